@@ -1,0 +1,1 @@
+"""What the conformance tests are made of; one idea per file."""
