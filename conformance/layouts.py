@@ -1,0 +1,144 @@
+"""How a tensor lies in memory: each layout stores a matrix in a base buffer and views it there.
+
+``store`` runs on the host (NumPy): it returns the base buffer, the memory around the view filled
+with NaN, so that a kernel that ignores strides reads something it cannot hide. ``view`` runs on
+the device: it turns the base tensor into the operand with ordinary view operations.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+
+Array = np.ndarray
+Shape = tuple[int, ...]
+
+_OFFSET = 3  # elements before the matrix; odd, so that no vector load is aligned
+
+
+def _surrounded(A: Array, shape: Shape, place: tuple[slice, slice]) -> Array:
+    """``A`` placed inside a NaN-filled buffer whose last two axes are ``shape``."""
+    base = np.full((*A.shape[:-2], *shape), np.nan, dtype=A.dtype)
+    base[(..., *place)] = A
+    return base
+
+
+def _transposed(A: Array) -> Array:
+    return np.ascontiguousarray(np.swapaxes(A, -1, -2))
+
+
+def _shifted(A: Array) -> Array:
+    base = np.full(A.size + _OFFSET + 2, np.nan, dtype=A.dtype)
+    base[_OFFSET : _OFFSET + A.size] = A.ravel()
+    return base
+
+
+_EVERY_OTHER = (slice(None, None, 2), slice(None, None, 2))
+
+
+def _block(m: int, n: int) -> tuple[slice, slice]:
+    return slice(1, m + 1), slice(2, n + 2)
+
+
+def _batch_last(A: Array) -> Array:
+    """The batch axes, reversed, behind the matrix axes."""
+    batch = range(A.ndim - 2)
+    return np.ascontiguousarray(A.transpose(A.ndim - 2, A.ndim - 1, *reversed(batch)))
+
+
+def _batch_first(t: torch.Tensor) -> torch.Tensor:
+    return t.permute(*reversed(range(2, t.ndim)), 0, 1)
+
+
+@dataclass(frozen=True)
+class Layout:
+    """A way to lay out an operand, or (``out``) to receive the results.
+
+    ``store(A)`` gives the base buffer of a host array ``A`` of shape ``batch + (m, n)``;
+    ``view(base, shape)`` gives the operand of shape ``batch + (m, n)``. ``needs`` is "complex",
+    "batch" or "". ``out`` names the layout of preallocated results.
+    """
+
+    name: str
+    doc: str
+    store: Callable[[Array], Array] = np.ascontiguousarray
+    view: Callable[[torch.Tensor, Shape], torch.Tensor] = lambda t, shape: t
+    needs: str = ""
+    out: str = ""
+
+
+LAYOUTS: dict[str, Layout] = {
+    layout.name: layout
+    for layout in (
+        Layout("row-major", "contiguous, C order"),
+        Layout(
+            "column-major",
+            "contiguous, Fortran order, as LAPACK wants it",
+            _transposed,
+            lambda t, shape: t.mT,
+        ),
+        Layout(
+            "sliced",
+            "every other row and column of a larger matrix",
+            lambda A: _surrounded(A, (2 * A.shape[-2], 2 * A.shape[-1]), _EVERY_OTHER),
+            lambda t, shape: t[..., ::2, ::2],
+        ),
+        Layout(
+            "offset",
+            "contiguous, but not at the start of its storage",
+            _shifted,
+            lambda t, shape: t[_OFFSET : t.numel() - 2].view(shape),
+        ),
+        Layout(
+            "block",
+            "a block of a larger matrix",
+            lambda A: _surrounded(A, (A.shape[-2] + 3, A.shape[-1] + 5), _block(*A.shape[-2:])),
+            lambda t, shape: t[(..., *_block(*shape[-2:]))],
+        ),
+        Layout(
+            "batch-permuted",
+            "batch axes reversed and innermost",
+            _batch_last,
+            lambda t, shape: _batch_first(t),
+            needs="batch",
+        ),
+        Layout(
+            "expanded",
+            "one matrix seen as a batch, stride 0",
+            lambda A: A.reshape(-1, *A.shape[-2:])[0].copy(),
+            lambda t, shape: t.expand(shape),
+            needs="batch",
+        ),
+        Layout(
+            "conjugate",
+            "a lazy conjugate view",
+            lambda A: np.conj(A),
+            lambda t, shape: t.conj(),
+            needs="complex",
+        ),
+        Layout(
+            "adjoint",
+            "a lazy conjugate transpose, column-major",
+            lambda A: _transposed(np.conj(A)),
+            lambda t, shape: t.mH,
+            needs="complex",
+        ),
+        Layout(
+            "negative",
+            "a lazy negative view",
+            lambda A: -A,
+            lambda t, shape: torch._neg_view(t),
+        ),
+        Layout(
+            "requires-grad",
+            "a leaf that requires a gradient",
+            view=lambda t, shape: t.requires_grad_(),
+        ),
+        Layout("out", "results written to fitting, contiguous tensors", out="row-major"),
+        Layout("out-column-major", "results written to column-major tensors", out="column-major"),
+        Layout("out-sliced", "results written to every other row and column", out="sliced"),
+    )
+}

@@ -1,0 +1,268 @@
+"""The operations under test: one table.
+
+Each row says which ``torch`` function is called, with which named argument variants, on which kind
+of matrix, what its operands are and what its results are called. Operands are built on the host
+from the sampled matrices, by NumPy and SciPy, never by torch (design rule 1).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import torch
+
+from conformance import reference
+from conformance.precision import Precision
+
+Array = np.ndarray
+Operands = Callable[[Array, "Variant", Precision, np.random.Generator], tuple[Array, ...]]
+
+
+@dataclass(frozen=True)
+class Variant:
+    """One way to call an operation.
+
+    ``arguments`` are the keyword arguments. ``read`` is the triangle of a Hermitian operand that
+    the call may read ("L", "U" or "" for all of it), ``unused`` what the other one holds: its
+    mirror image, "nan" or "other" (finite numbers that belong to another matrix).
+    """
+
+    name: str
+    arguments: Mapping[str, Any] = field(default_factory=dict)
+    read: str = ""
+    unused: str = "mirror"
+
+
+@dataclass(frozen=True)
+class Operation:
+    """A function of ``torch.linalg`` (or ``torch``) and how to test it.
+
+    ``kind`` is the kind of matrices it takes (see ``matrices.Family.kinds``), ``results`` the
+    names of its results in order, ``operands`` makes the host arrays it is called with from a
+    stack of matrices, ``tall`` says that it needs m >= n. ``drivers`` says that it takes a
+    ``driver`` argument where the backend has several.
+    """
+
+    name: str
+    function: Callable[..., Any]
+    kind: str
+    results: tuple[str, ...]
+    variants: tuple[Variant, ...]
+    operands: Operands
+    tall: bool = False
+    drivers: bool = False
+
+    def variant(self, name: str) -> Variant:
+        """The variant called ``name``, drivers included: "full+gesvdj". KeyError if unknown."""
+        base, _, driver = name.partition("+")
+        for variant in self.variants:
+            if variant.name == base:
+                if not driver:
+                    return variant
+                return Variant(name, {**variant.arguments, "driver": driver})
+        raise KeyError(f"{self.name} has no variant {name!r}")
+
+    def variant_names(self, drivers: tuple[str, ...] = ()) -> list[str]:
+        """Every variant, and each of them with every SVD driver of the backend."""
+        names = [variant.name for variant in self.variants]
+        if not self.drivers:
+            return names
+        return names + [f"{name}+{driver}" for driver in drivers for name in names]
+
+    def call(self, operands: tuple[torch.Tensor, ...], variant: Variant, **out: Any) -> Any:
+        """Call the function; the results are always a tuple."""
+        results = self.function(*operands, **variant.arguments, **out)
+        return (results,) if isinstance(results, torch.Tensor) else tuple(results)
+
+
+def _triangles(argument: str, lower: Any, upper: Any, **more: Any) -> tuple[Variant, ...]:
+    """Both triangles, each with a mirrored, a NaN and a foreign unused triangle."""
+    return tuple(
+        Variant(name + suffix, {argument: value, **more}, read, unused)
+        for name, value, read in (("lower", lower, "L"), ("upper", upper, "U"))
+        for suffix, unused in (("", "mirror"), ("-nan", "nan"), ("-other", "other"))
+    )
+
+
+def poison(A: Array, read: str, unused: str, rng: np.random.Generator, p: Precision) -> Array:
+    """A copy of the stack ``A`` whose triangle that must not be read holds something else."""
+    if not read or unused == "mirror":
+        return A
+    hidden = np.tri(A.shape[-1], k=-1, dtype=bool)
+    hidden = hidden.T if read == "L" else hidden
+    if unused == "nan":
+        foreign = np.full(A.shape, np.nan, dtype=A.dtype)
+    else:
+        largest = np.abs(A).max(axis=(-2, -1), keepdims=True, initial=0.0)
+        foreign = _round(rng.uniform(-3, 3, A.shape) * np.minimum(largest, p.max / 4), p)
+    return np.where(hidden, foreign, A)
+
+
+def _round(values: Array, p: Precision) -> Array:
+    """Round once to the dtype of the case and widen again."""
+    return values.astype(p.numpy).astype(p.wide)
+
+
+def _random(shape: tuple[int, ...], p: Precision, rng: np.random.Generator) -> Array:
+    values = rng.standard_normal(shape)
+    return _round(values + 1j * rng.standard_normal(shape) if p.complex else values, p)
+
+
+def _whole(A: Array, variant: Variant, p: Precision, rng: np.random.Generator) -> tuple[Array, ...]:
+    return (poison(A, variant.read, variant.unused, rng, p),)
+
+
+def _factor(A: Array, variant: Variant, p: Precision) -> Array:
+    """The Cholesky factor of ``A`` in the triangle the variant names, rounded to the dtype."""
+    L = _round(reference.cholesky(A), p)
+    return np.conj(np.swapaxes(L, -1, -2)) if variant.read == "U" else L
+
+
+def _factored(A: Array, variant: Variant, p: Precision, rng: np.random.Generator) -> tuple[Array]:
+    return (_factor(A, variant, p),)
+
+
+def _right_hand_sides(
+    A: Array, variant: Variant, p: Precision, rng: np.random.Generator
+) -> tuple[Array, ...]:
+    columns = 1 + A.shape[-1] % 3
+    return _random((*A.shape[:-1], columns), p, rng), _factor(A, variant, p)
+
+
+def _reflectors(
+    A: Array, variant: Variant, p: Precision, rng: np.random.Generator
+) -> tuple[Array, ...]:
+    """Householder reflectors and their scales; what lies above them must not be read."""
+    V, tau = reference.geqrf(A)
+    V, tau = _round(V, p), _round(tau, p)
+    above = np.triu(np.ones(V.shape[-2:], dtype=bool))
+    if variant.unused == "nan":
+        V = np.where(above, np.nan, V)
+    elif variant.unused == "other":
+        V = np.where(above, _random(V.shape, p, rng), V)
+    return V, tau
+
+
+def _reflected(
+    A: Array, variant: Variant, p: Precision, rng: np.random.Generator
+) -> tuple[Array, ...]:
+    V, tau = reference.geqrf(A)
+    m, others = A.shape[-2], 1 + A.shape[-1] % 4
+    C = _random((len(A), *((m, others) if variant.arguments["left"] else (others, m))), p, rng)
+    return _round(V, p), _round(tau, p), C
+
+
+_UPPER = (
+    Variant("lower", {"upper": False}, "L"),
+    Variant("upper", {"upper": True}, "U"),
+)
+_SIDES = tuple(
+    Variant(f"{side}-{how}", {"left": side == "left", "transpose": how == "adjoint"})
+    for side in ("left", "right")
+    for how in ("plain", "adjoint")
+)
+
+OPERATIONS: dict[str, Operation] = {
+    operation.name: operation
+    for operation in (
+        Operation(
+            "svd",
+            torch.linalg.svd,
+            "general",
+            ("U", "S", "Vh"),
+            (
+                Variant("reduced", {"full_matrices": False}),
+                Variant("full", {"full_matrices": True}),
+            ),
+            _whole,
+            drivers=True,
+        ),
+        Operation(
+            "svdvals",
+            torch.linalg.svdvals,
+            "general",
+            ("S",),
+            (Variant("values"),),
+            _whole,
+            drivers=True,
+        ),
+        Operation(
+            "eigh",
+            torch.linalg.eigh,
+            "hermitian",
+            ("w", "V"),
+            _triangles("UPLO", "L", "U"),
+            _whole,
+        ),
+        Operation(
+            "eigvalsh",
+            torch.linalg.eigvalsh,
+            "hermitian",
+            ("w",),
+            _triangles("UPLO", "L", "U"),
+            _whole,
+        ),
+        Operation(
+            "qr",
+            torch.linalg.qr,
+            "general",
+            ("Q", "R"),
+            tuple(Variant(mode, {"mode": mode}) for mode in ("reduced", "complete", "r")),
+            _whole,
+        ),
+        Operation(
+            "cholesky",
+            torch.linalg.cholesky,
+            "definite",
+            ("L",),
+            _triangles("upper", False, True),
+            _whole,
+        ),
+        Operation(
+            "cholesky_ex",
+            torch.linalg.cholesky_ex,
+            "definite",
+            ("L", "info"),
+            (
+                *_triangles("upper", False, True),
+                Variant("lower-checked", {"upper": False, "check_errors": True}, "L", "nan"),
+                Variant("upper-checked", {"upper": True, "check_errors": True}, "U", "nan"),
+            ),
+            _whole,
+        ),
+        Operation(
+            "cholesky_solve",
+            torch.cholesky_solve,
+            "definite",
+            ("X",),
+            _UPPER,
+            _right_hand_sides,
+        ),
+        Operation(
+            "cholesky_inverse",
+            torch.cholesky_inverse,
+            "definite",
+            ("X",),
+            _UPPER,
+            _factored,
+        ),
+        Operation("geqrf", torch.geqrf, "general", ("a", "tau"), (Variant("packed"),), _whole),
+        Operation(
+            "householder_product",
+            torch.linalg.householder_product,
+            "general",
+            ("Q",),
+            (
+                Variant("plain"),
+                Variant("nan-above", unused="nan"),
+                Variant("other-above", unused="other"),
+            ),
+            _reflectors,
+            tall=True,
+        ),
+        Operation("ormqr", torch.ormqr, "general", ("C",), _SIDES, _reflected),
+    )
+}

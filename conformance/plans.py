@@ -1,0 +1,273 @@
+"""Which cases a run has: profiles, plans and the covering array behind them.
+
+A *plan* says what one test function varies (families, shapes, batches, layouts); a *profile* says
+how much of it is run. Every pair of axis values (`standard` and `full`: every triple with the
+dtype in it, but for family x shape) meets in some case. Named cases, the inputs of public defect
+reports, are added to the plan of their test.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from functools import cache
+from itertools import combinations
+
+import numpy as np
+
+from conformance.captures import CAPTURES
+from conformance.cases import Case, parse_shape
+from conformance.covering import covering_array, interactions
+from conformance.layouts import LAYOUTS
+from conformance.matrices import FAMILIES, Family
+from conformance.operations import OPERATIONS, Operation
+
+Shape = tuple[int, ...]
+
+
+def _shapes(text: str) -> tuple[Shape, ...]:
+    """Shapes from text: "3" is 3 x 3, "3x5" is 3 x 5."""
+    return tuple(parse_shape(word if "x" in word else f"{word}x{word}") for word in text.split())
+
+
+def _batches(text: str) -> tuple[Shape, ...]:
+    return tuple(() if word == "single" else parse_shape(word) for word in text.split())
+
+
+@dataclass(frozen=True)
+class Profile:
+    """How much is run. ``conformance`` is False for a mere smoke test.
+
+    ``elements`` bounds batch x m x n where both vary, ``work`` bounds batch x m x n x min(m, n)
+    for families that are not in ``bulk``, which alone are run on the big sizes and batches.
+    """
+
+    name: str
+    doc: str
+    conformance: bool
+    strength: int
+    shapes: tuple[Shape, ...]
+    batches: tuple[Shape, ...]
+    elements: int
+    work: int
+
+
+_STANDARD_SHAPES = (
+    "8 3 5x3 3x5 33 16 65x64 64 1 2 17 32 31 4 5 7 15 63 64x65 65 127 128 129 0 "
+    "0x3 3x0 1x7 7x1 129x1 1x129 8x7 4x5 16x17 33x32 32x16 16x32 65x130 130x65 50x5 5x50 "
+    "320x32 32x320 1000x3 3x1000 255 256 257 512 513 1023 1024 1025"
+)
+
+PROFILES: dict[str, Profile] = {
+    profile.name: profile
+    for profile in (
+        Profile(
+            "quick",
+            "a smoke test, not a conformance run: every pair of axis values",
+            conformance=False,
+            strength=2,
+            shapes=_shapes("8 5x3 33 3x5 1 2 16 17x65 0 64 65x33 129"),
+            batches=_batches("single 7 3x2 64 0 911"),
+            elements=9_000,
+            work=500_000,
+        ),
+        Profile(
+            "standard",
+            "the conformance run: every pair, and every triple with the dtype",
+            conformance=True,
+            strength=3,
+            shapes=_shapes(_STANDARD_SHAPES),
+            batches=_batches(
+                "single 7 3x2 1 2 0 64 65 513 910 911 1025 65535 65536 65537"
+            ),
+            elements=20_000,
+            work=20_000_000,
+        ),
+        Profile(
+            "full",
+            "nightly: standard, with big sizes, big batches and every family on them",
+            conformance=True,
+            strength=3,
+            shapes=_shapes(_STANDARD_SHAPES + " 2047 2048 2049 4096x8 8x4096 2895 65536x8"),
+            batches=_batches(
+                "single 7 3x2 1 2 0 64 65 513 910 911 1025 65535 65536 65537 262145 524281"
+            ),
+            elements=200_000,
+            work=200_000_000,
+        ),
+    )
+}
+_MANY = 10_000  # a batch of more matrices than this is of tiny ones
+_TINY = 9  # elements of a tiny matrix
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What a test function varies. ``families`` selects them, the rest narrows the profile."""
+
+    name: str
+    doc: str
+    families: Callable[[Family, str], bool]
+    shapes: Callable[[Shape], bool] = lambda shape: True
+    batches: Callable[[Shape], bool] = lambda batch: True
+    layouts: Callable[[str], bool] = lambda layout: True
+    variants: Callable[[str], bool] = lambda variant: True
+
+
+def _ordinary(family: Family, kind: str) -> bool:
+    return kind in family.kinds and "nonfinite" not in family.traits
+
+
+def _small(limit: int) -> Callable[[Shape], bool]:
+    return lambda shape: 0 < np.prod(shape, dtype=int) <= limit
+
+
+PLANS: dict[str, Plan] = {
+    plan.name: plan
+    for plan in (
+        Plan("matrix", "every finite family on every shape, batch and layout", _ordinary),
+        Plan(
+            "nonfinite",
+            "NaN and Inf in every position class",
+            lambda family, kind: kind in family.kinds and "nonfinite" in family.traits,
+            shapes=_small(33 * 33),
+            batches=_small(70),
+            layouts=lambda layout: layout in ("row-major", "column-major", "sliced"),
+        ),
+        Plan(
+            "indefinite",
+            "Cholesky must fail, at a known leading minor",
+            lambda family, kind: "indefinite" in family.kinds,
+            shapes=lambda shape: _small(130 * 130)(shape) and shape[0] == shape[1],
+            batches=_small(600),
+        ),
+        Plan(
+            "scaling",
+            "powers of two times ordinary matrices",
+            lambda family, kind: _ordinary(family, kind)
+            and not family.traits & {"extreme", "subnormal"},
+            shapes=_small(66 * 66),
+            batches=_small(8),
+            layouts=lambda layout: layout == "row-major",
+        ),
+        Plan(
+            "history",
+            "ordinary matrices among other calls",
+            lambda family, kind: _ordinary(family, kind) and "bulk" in family.traits,
+            shapes=_small(33 * 33),
+            batches=_small(8),
+            layouts=lambda layout: layout == "row-major",
+            variants=lambda variant: "-" not in variant,
+        ),
+    )
+}
+
+
+@dataclass(frozen=True)
+class Abilities:
+    """What a device offers to the matrix: dtypes, SVD drivers and captures to try."""
+
+    dtypes: tuple[str, ...]
+    drivers: tuple[str, ...] = ()
+    captures: tuple[str, ...] = ("eager",)
+
+
+@cache
+def plan_cases(
+    plan_name: str, operation_name: str, profile_name: str, device: str, abilities: Abilities
+) -> tuple[Case, ...]:
+    """The cases of one plan for one operation on one device, in the order they are run."""
+    plan, profile = PLANS[plan_name], PROFILES[profile_name]
+    operation = OPERATIONS[operation_name]
+    axes = _axes(plan, profile, operation, abilities)
+    allowed = {
+        (i, j): _mask(axes[i], axes[j], _RULES[i, j], profile)
+        for i, j in _RULES
+    }
+    wanted = interactions(len(axes), 2)
+    if profile.strength == 3:
+        wanted += [
+            tuple(sorted((_DTYPE, *pair)))
+            for pair in combinations([a for a in range(len(axes)) if a != _DTYPE], 2)
+            if pair != (_FAMILY, _SHAPE)
+        ]
+    rows = covering_array([len(axis) for axis in axes], wanted, allowed)
+    return tuple(
+        Case(device, operation_name, *(axis[i] for axis, i in zip(axes, row, strict=True)))
+        for row in rows
+    )
+
+
+_VARIANT, _DTYPE, _FAMILY, _SHAPE, _BATCH, _LAYOUT, _CAPTURE = range(7)
+
+
+def _axes(
+    plan: Plan, profile: Profile, operation: Operation, abilities: Abilities
+) -> tuple[Sequence, ...]:
+    square = operation.kind != "general"
+    return (
+        [name for name in operation.variant_names(abilities.drivers) if plan.variants(name)],
+        abilities.dtypes,
+        [f.name for f in FAMILIES.values() if plan.families(f, operation.kind)],
+        [
+            s
+            for s in profile.shapes
+            if plan.shapes(s)
+            and not (square and s[0] != s[1])
+            and not (operation.tall and s[0] < s[1])
+        ],
+        [b for b in profile.batches if not b or plan.batches(b)],
+        [name for name in LAYOUTS if plan.layouts(name)],
+        [name for name in abilities.captures if name in CAPTURES],
+    )
+
+
+def _size(shape: Iterable[int]) -> int:
+    return int(np.prod(tuple(shape), dtype=np.int64))
+
+
+def _family_shape(family: str, shape: Shape, profile: Profile) -> bool:
+    traits = FAMILIES[family].traits
+    if "square" in traits and shape[0] != shape[1]:
+        return False
+    return "bulk" in traits or _size(shape) * min(shape) <= profile.work
+
+
+def _family_batch(family: str, batch: Shape, profile: Profile) -> bool:
+    return "bulk" in FAMILIES[family].traits or _size(batch) <= _MANY
+
+
+def _shape_batch(shape: Shape, batch: Shape, profile: Profile) -> bool:
+    if _size(batch) > _MANY:
+        return _size(shape) <= _TINY
+    return _size(batch) <= 1 or _size(batch) * _size(shape) <= profile.elements
+
+
+def _dtype_family(dtype: str, family: str, profile: Profile) -> bool:
+    return dtype.startswith("complex") or "complex" not in FAMILIES[family].traits
+
+
+def _dtype_layout(dtype: str, layout: str, profile: Profile) -> bool:
+    return dtype.startswith("complex") or LAYOUTS[layout].needs != "complex"
+
+
+def _batch_layout(batch: Shape, layout: str, profile: Profile) -> bool:
+    return LAYOUTS[layout].needs != "batch" or _size(batch) * len(batch) > 0
+
+
+_RULES: dict[tuple[int, int], Callable[..., bool]] = {
+    (_DTYPE, _FAMILY): _dtype_family,
+    (_DTYPE, _LAYOUT): _dtype_layout,
+    (_FAMILY, _SHAPE): _family_shape,
+    (_FAMILY, _BATCH): _family_batch,
+    (_SHAPE, _BATCH): _shape_batch,
+    (_BATCH, _LAYOUT): _batch_layout,
+}
+
+
+def _mask(
+    first: Sequence, second: Sequence, rule: Callable[..., bool], profile: Profile
+) -> np.ndarray:
+    return np.array([[rule(a, b, profile) for b in second] for a in first], dtype=bool).reshape(
+        len(first), len(second)
+    )

@@ -1,0 +1,362 @@
+"""A trial runs one case and judges it.
+
+    case -> input on host -> tensor on device in its layout -> call under its capture
+         -> arrays on host -> measures -> margins -> verdict
+
+A test function asks a trial for its matrices and results, and hands it the measures of its
+operation; the trial adds the promises that hold for every operation (`Trial.common`).
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from functools import cached_property, lru_cache
+from typing import Any
+
+import numpy as np
+import torch
+
+from conformance import measures, reference
+from conformance.captures import CAPTURES
+from conformance.cases import Case
+from conformance.layouts import LAYOUTS
+from conformance.matrices import FAMILIES, Sample, sample
+from conformance.operations import OPERATIONS, Operation, Variant
+from conformance.placing import Metadata, Placed, Receiver, metadata, place, predicted
+from conformance.precision import PRECISIONS
+from conformance.record import Measured, Outcome
+from conformance.tolerances import Tolerances
+from devices.base import Backend
+
+Array = np.ndarray
+Tensors = tuple[torch.Tensor, ...]
+
+# Above this much arithmetic (batch x m x n x min(m, n), 300^3) the promises that need further
+# calls of the same size (batch, layout, repeat, agreement) are left to smaller cases.
+_THOROUGH = 27_000_000
+
+
+class NonConformance(AssertionError):
+    """The case does not conform; the text says which measures fail and by how much."""
+
+
+class Refused(Exception):  # noqa: N818 - an outcome, not an error
+    """The device refuses the call with a clean, documented error."""
+
+
+class Trial:
+    """One case on one device."""
+
+    def __init__(
+        self, case: Case, backend: Backend, device: str, tolerances: Tolerances, seed: int = 0
+    ) -> None:
+        self.case, self.backend, self.device = case, backend, device
+        self.tolerances, self.seed = tolerances, seed
+        self.operation: Operation = OPERATIONS[case.operation]
+        self.variant: Variant = self.operation.variant(case.variant)
+        self.precision = PRECISIONS[case.dtype]
+        self.layout = LAYOUTS[case.layout]
+        self.seconds = 0.0
+        self.fallback = ""
+        self.outcome: Outcome | None = None
+
+    # --- input ------------------------------------------------------------------------------
+
+    @cached_property
+    def sample(self) -> Sample:
+        """The matrices of the case, rounded to its dtype."""
+        kind = self.operation.kind
+        if kind not in FAMILIES[self.case.family].kinds:
+            kind = "indefinite"
+        case = self.case
+        return sample(case.family, kind, case.shape, case.batch, self.precision, self.seed)
+
+    @cached_property
+    def index(self) -> Array:
+        """Which of the distinct matrices stands at each place of the batch, shape (B,)."""
+        same = self.layout.name == "expanded"
+        return np.zeros_like(self.sample.index) if same else self.sample.index
+
+    @cached_property
+    def stacks(self) -> tuple[Array, ...]:
+        """The distinct operands, in wide precision: each of shape (k, ...)."""
+        rng = np.random.default_rng(int(self.sample.digest, 16) ^ self.seed)
+        return self.operation.operands(self.sample.distinct, self.variant, self.precision, rng)
+
+    @cached_property
+    def A(self) -> Array:  # noqa: N802
+        """The matrices to be factored, shape (B, m, n), in wide precision."""
+        return self.sample.distinct[self.index]
+
+    def of(self, operand: int) -> Array:
+        """The operand with this number for every matrix of the batch, shape (B, ...)."""
+        return self.stacks[operand][self.index]
+
+    def referred(self, function: Callable[..., Array], *operands: Array) -> Array:
+        """``function`` of the distinct matrices (or stacks), for every matrix of the batch."""
+        return function(*(operands or (self.sample.distinct,)))[self.index]
+
+    @cached_property
+    def cond(self) -> Array:
+        """The condition number of every matrix, shape (B,)."""
+        return self.referred(reference.condition)
+
+    @property
+    def full_rank(self) -> bool:
+        """Are the matrices safely of full rank in the dtype of the case?"""
+        limit = 1.0 / (100 * self.precision.eps * max(1, *self.case.shape))
+        return bool(np.all(self.cond < limit))
+
+    @property
+    def units(self) -> dict[str, float]:
+        """What the measures are scaled by."""
+        subnormals = self.backend.subnormals
+        smallest = self.precision.smallest if subnormals else self.precision.tiny
+        return {"eps": self.precision.eps, "smallest": smallest}
+
+    @property
+    def thorough(self) -> bool:
+        """Is the case small enough to be called again and again?"""
+        return self.work <= _THOROUGH
+
+    @property
+    def work(self) -> int:
+        """Batch x m x n x min(m, n)."""
+        return len(self.index) * int(np.prod(self.case.shape)) * min(self.case.shape)
+
+    # --- call -------------------------------------------------------------------------------
+
+    def placed(self, layout: str, positions: Sequence[int] | None = None) -> tuple[Placed, ...]:
+        """The operands on the device: all of the batch, or a single matrix at ``positions``."""
+        batch = self.case.batch if positions is None else ()
+        arrays = []
+        for stack in self.stacks:
+            chosen = stack[self.index if positions is None else self.index[positions]]
+            shaped = chosen.reshape(*batch, *stack.shape[1:])
+            arrays.append(shaped.astype(self.precision.numpy))
+        kind = LAYOUTS[layout]
+        return tuple(place(a, kind, self.backend, self.device, len(batch)) for a in arrays)
+
+    @cached_property
+    def operands(self) -> tuple[Placed, ...]:
+        """The operands of the case, on the device, in its layout."""
+        return self.placed(self.case.layout)
+
+    def function(self, *operands: torch.Tensor, **out: Any) -> Tensors:
+        """The call of the case: operation with its variant's arguments."""
+        return self.operation.call(operands, self.variant, **out)
+
+    @cached_property
+    def results(self) -> Tensors:
+        """The results on the device, computed once, under the capture of the case."""
+        views = tuple(p.view for p in self.operands)
+        self.receiver = self._receiver(views)
+        out = {"out": _out(self.receiver.views)} if self.receiver else {}
+        function = CAPTURES[self.case.capture].prepare(self.function, views)
+        started = time.perf_counter()
+        with self.backend.fallback() as watch:
+            results = self.attempt(lambda: function(*views, **out))
+        self.seconds = time.perf_counter() - started
+        self.fallback = watch.noticed or ""
+        return results
+
+    def _receiver(self, views: Tensors) -> Receiver | None:
+        if not self.layout.out:
+            return None
+        like = self.attempt(lambda: self.function(*views))
+        return Receiver.like(like, self.layout.out, self.backend, self.device)
+
+    def attempt(self, call: Callable[[], Tensors]) -> Tensors:
+        """Call and wait. A clean refusal becomes `Refused`; any other error is the caller's."""
+        try:
+            results = call()
+            self.backend.synchronize(self.device)
+        except Exception as error:
+            reason = self.backend.refusal(error)
+            if reason:
+                raise Refused(reason) from error
+            raise
+        return results
+
+    def fetched(self, results: Sequence[torch.Tensor]) -> tuple[Array, ...]:
+        """Results on the host, in wide precision, batch axes flattened: (B, ...)."""
+        arrays = []
+        for tensor, core in zip(results, self._cores, strict=True):
+            array = self.backend.fetch(tensor.detach()).numpy()
+            batch = array.shape[: array.ndim - core]
+            flat = array.reshape(int(np.prod(batch, dtype=int)), *array.shape[len(batch) :])
+            arrays.append(_widen(flat))
+        return tuple(arrays)
+
+    @property
+    def _cores(self) -> tuple[int, ...]:
+        """Axes of each result without the batch: S, w and tau are vectors, info is a number."""
+        return tuple({"S": 1, "w": 1, "tau": 1, "info": 0}.get(r, 2) for r in self.operation.results)
+
+    @cached_property
+    def outputs(self) -> tuple[Array, ...]:
+        """The results on the host: one array of shape (B, ...) each."""
+        return self.fetched(self.results)
+
+    def also(self, operation: str, variant: str) -> tuple[Array, ...]:
+        """The results of another operation on the very same operands."""
+        other = Trial(
+            Case(**{**vars(self.case), "operation": operation, "variant": variant}),
+            self.backend,
+            self.device,
+            self.tolerances,
+            self.seed,
+        )
+        views = tuple(p.view for p in self.operands)
+        return other.fetched(self.attempt(lambda: other.function(*views)))
+
+    # --- promises of every operation ----------------------------------------------------------
+
+    def common(self) -> dict[str, Array | float]:
+        """The measures that hold for any call: metadata, untouched, layout, batch, repeat."""
+        found: dict[str, Array | float] = {"metadata": self._metadata()}
+        if self.thorough and len(self.index):
+            if self.layout.name != "row-major":
+                found["layout"] = self._against_row_major()
+            if self.case.batch:
+                found["batch"] = self._against_single()
+            if self.backend.deterministic and not self.layout.out:
+                found["repeat"] = self._against_repetition()
+        found["untouched"] = self._untouched()
+        return found
+
+    def _metadata(self) -> float:
+        """0 when shape, strides, dtype and device are FakeTensor's, or those of ``out``."""
+        got = [metadata(t) for t in self.results]
+        if self.receiver:
+            same = all(a is b for a, b in zip(self.results, self.receiver.views, strict=True))
+            return 0.0 if same and got == self.expected else np.inf
+        return 0.0 if got == self.expected else np.inf
+
+    @cached_property
+    def expected(self) -> list[Metadata]:
+        """What the metadata of the results must be."""
+        if self.receiver:
+            return [
+                metadata(layout_like(placed)) for placed in self.receiver.placed
+            ]
+        views = [p.view for p in self.operands]
+        key = (self.case.operation, self.case.variant, *(_signature(v) for v in views))
+        if key not in _PREDICTIONS:
+            _PREDICTIONS[key] = predicted(self.function, views)
+        return _PREDICTIONS[key]
+
+    def _untouched(self) -> float:
+        spoilt = any(p.touched(self.backend) for p in self.operands)
+        if self.receiver:
+            spoilt |= self.receiver.overwritten(self.backend, self.layout.out)
+        return np.inf if spoilt else 0.0
+
+    def _against_row_major(self) -> Array:
+        operands = [p.view for p in self.placed("row-major")]
+        other = self.fetched(self.attempt(lambda: self.function(*operands)))
+        return self.difference(self.outputs, other)
+
+    def _against_single(self) -> Array:
+        """The last matrix of the batch, and one in the middle, alone."""
+        worst = np.zeros(len(self.index))
+        for place_ in {len(self.index) - 1, len(self.index) // 2}:
+            operands = [p.view for p in self.placed("row-major", [place_])]
+            alone = self.fetched(self.attempt(lambda given=operands: self.function(*given)))
+            inside = tuple(output[[place_]] for output in self.outputs)
+            worst[place_] = self.difference(inside, alone, [place_])[0]
+        return worst
+
+    def _against_repetition(self) -> Array:
+        views = tuple(p.view for p in self.operands)
+        again = self.fetched(self.attempt(lambda: self.function(*views)))
+        return _worst([measures.bitwise(a, b) for a, b in zip(self.outputs, again, strict=True)])
+
+    def difference(
+        self, ours: Sequence[Array], theirs: Sequence[Array], positions: Any = slice(None)
+    ) -> Array:
+        """How far two results for the same matrices lie apart, in units of the last place.
+
+        Only what is unique is compared: values, and factors of full-rank matrices, whose
+        sensitivity, the condition number, is divided out.
+        """
+        n = max(1, *self.case.shape)
+        found = [np.zeros(len(ours[0]))]
+        for name, x, y in zip(self.operation.results, ours, theirs, strict=True):
+            if name == "info":
+                found.append(measures.info(x, y))
+            elif name in ("S", "w"):
+                found.append(measures.agreement(x, y, n=n, **self.units))
+            elif name in ("L", "X", "R") and self.full_rank:
+                cond = self.cond[positions]
+                if name == "R":
+                    x, y = reference.positive_diagonal(x), reference.positive_diagonal(y)
+                found.append(measures.agreement(x, y, n=n, **self.units) / cond)
+            found.append(measures.bitwise(np.isfinite(x), np.isfinite(y)))
+        return _worst(found)
+
+    # --- verdict ------------------------------------------------------------------------------
+
+    def judge(self, **found: Array | float) -> None:
+        """Hold the measures against their limits; raise NonConformance if any is exceeded."""
+        judged = tuple(self.measured(name, value) for name, value in found.items())
+        failed = [m for m in judged if not m.margin <= 1]
+        verdict = "fail" if failed else "fallback" if self.fallback else "pass"
+        self.conclude(verdict, judged, self.fallback)
+        if failed:
+            raise NonConformance("; ".join(m.name for m in failed))
+
+    def measured(self, name: str, value: Array | float) -> Measured:
+        """The worst of a measure over the batch, with its limit."""
+        values = np.atleast_1d(value)
+        worst, at = 0.0, 0
+        if values.size:
+            ranked = np.where(np.isnan(values), np.inf, values)
+            at = int(np.argmax(ranked))
+            worst = float(values[at])
+        m, n = (*self.case.shape, 1, 1)[:2]
+        limit = self.tolerances.limit(
+            backend=self.backend.name,
+            traits=self.backend.traits(self.device),
+            operation=self.case.operation,
+            measure=name,
+            dtype=self.case.dtype,
+            m=m,
+            n=n,
+        )
+        return Measured(name, worst, limit.value, at, limit.source)
+
+    def conclude(
+        self, verdict: str, judged: tuple[Measured, ...] = (), reason: str = ""
+    ) -> None:
+        """Note the outcome of the case."""
+        self.outcome = Outcome(
+            case=str(self.case),
+            verdict=verdict,
+            measures=judged,
+            reason=reason,
+            digest=self.sample.digest,
+            seconds=self.seconds,
+        )
+
+
+_PREDICTIONS: dict[Any, list[Metadata]] = {}
+
+
+def _signature(tensor: torch.Tensor) -> tuple[Any, ...]:
+    return (*metadata(tensor), tensor.is_conj(), tensor.is_neg())
+
+
+def _worst(found: Sequence[Array]) -> Array:
+    """The largest of several measures for each matrix; NaN stays NaN."""
+    return np.maximum.reduce(list(found))
+
+
+def _widen(array: Array) -> Array:
+    kind = array.dtype.kind
+    return array.astype({"f": np.float64, "c": np.complex128}.get(kind, array.dtype))
+
+
+def _out(views: Tensors) -> Any:
+    return views if len(views) > 1 else views[0]
