@@ -7,6 +7,7 @@ an expected failure: a case that it covers and that passes is *fixed*, and the e
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
@@ -18,7 +19,7 @@ from typing import Any, NamedTuple
 from packaging.specifiers import InvalidSpecifier, SpecifierSet
 from packaging.version import InvalidVersion, Version
 
-from conformance.case_ids import CaseParts, split
+from conformance.cases import Case, format_shape
 from conformance.formulas import Condition, FormulaError
 from conformance.tolerances import MEASURES
 from conformance.tomlfiles import ConfigError, KeyPath, TomlFile, read
@@ -72,15 +73,15 @@ class Pattern:
     test: tuple[str, ...] = ()
     when: Condition | None = None
 
-    def covers(self, case: CaseParts, test: str) -> bool:
+    def covers(self, case: str, test: str = "") -> bool:
         """Whether every given part matches one of its globs. An unnamed test matches any."""
+        parts, (m, n), matrices = _parts(case)
         for name, globs in self.parts:
-            text = getattr(case, name)
-            if not any(fnmatchcase(text, glob) for glob in globs):
+            if not any(fnmatchcase(parts[name], glob) for glob in globs):
                 return False
         if self.test and test and not any(fnmatchcase(test, glob) for glob in self.test):
             return False
-        return self.when is None or self.when(*case.size, case.matrices)
+        return self.when is None or self.when(m, n, matrices)
 
 
 @dataclass(frozen=True)
@@ -105,8 +106,7 @@ class KnownIssue:
 
     def covers(self, case: str, test: str = "") -> bool:
         """Whether one of its patterns matches the case."""
-        parts = split(case)
-        return any(pattern.covers(parts, test) for pattern in self.cases)
+        return any(pattern.covers(case, test) for pattern in self.cases)
 
     def excuses(self, failing: Collection[str]) -> bool:
         """Whether it explains a case that fails in exactly these measures."""
@@ -176,6 +176,16 @@ class KnownIssues:
             case, backend=backend, torch=torch, driver=driver, chip=chip, os=os, test=test
         )
         return min(found, key=lambda issue: not issue.strict, default=None)
+
+
+@lru_cache(maxsize=65536)
+def _parts(case: str) -> tuple[dict[str, str], tuple[int, int], int]:
+    """The texts in a case id by the names of `PARTS`, the matrix's size, and how many there are."""
+    found = Case.parse(case)
+    texts = {name: getattr(found, name) for name in PARTS}
+    texts |= {"shape": format_shape(found.shape), "batch": format_shape(found.batch) or "single"}
+    m, n = (*found.shape, 1, 1)[:2]
+    return texts, (m, n), math.prod(found.batch)
 
 
 @lru_cache(maxsize=1024)

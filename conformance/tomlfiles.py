@@ -56,10 +56,16 @@ def read(path: Path) -> TomlFile:
             raw = stream.read(LARGEST_FILE + 1)
         if len(raw) > LARGEST_FILE:
             raise ConfigError(f"{path}:1: larger than {LARGEST_FILE // 1_000_000} MB")
-        text = raw.decode()
-        data = tomllib.loads(text)
     except OSError as error:
         raise ConfigError(f"{path}:1: cannot be read: {error.strerror or error}") from error
+    return parse(path, raw)
+
+
+def parse(path: Path, raw: bytes) -> TomlFile:
+    """The same for the contents of a file that is not (yet) on disk."""
+    try:
+        text = raw.decode()
+        data = tomllib.loads(text)
     except UnicodeDecodeError as error:
         line = error.object.count(b"\n", 0, error.start) + 1
         raise ConfigError(f"{path}:{line}: not UTF-8") from error
