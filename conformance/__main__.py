@@ -1,0 +1,36 @@
+"""``python -m conformance COMMAND``: each module of ``conformance.cli`` is a command."""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import pkgutil
+import sys
+from collections.abc import Sequence
+
+from conformance import cli
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run one command and return its exit status: 0 well, 1 a finding, 2 a usage error."""
+    parser = argparse.ArgumentParser(prog="python -m conformance", description=cli.__doc__)
+    commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
+    for found in sorted(pkgutil.iter_modules(cli.__path__), key=lambda module: module.name):
+        if found.name.startswith("_"):
+            continue
+        module = importlib.import_module(f"{cli.__name__}.{found.name}")
+        command = commands.add_parser(
+            found.name.replace("_", "-"), help=module.help, description=module.__doc__
+        )
+        module.add_arguments(command)
+        command.set_defaults(run=module.run)
+    options = parser.parse_args(arguments)
+    try:
+        status: int = options.run(options)
+    except BrokenPipeError:
+        return 1
+    return status
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,288 @@
+"""What the suite asks of a device: one small class.
+
+How do I add a device?
+
+1. Write a module with one subclass of ``Backend``. Only ``name`` and ``devices()`` must be given.
+   Every other attribute says what the device can do and defaults to what a plain PyTorch device
+   does: override what differs.
+2. Make it known, whichever suits: put the file into this folder; or install a package with an
+   entry point in the group ``linalg_conformance.devices`` that names the class or its module; or
+   pass ``--device-plugin FILE``.
+3. ``python -m conformance devices`` shows it, ``pytest --device NAME`` runs on it, and the table
+   ``[NAME]`` of ``tolerances.toml`` is its own.
+
+A backend knows no operation. It may be odd: enabled late (``setup``), lazily executed
+(``synchronize`` must force the work), made of tensor subclasses (``send`` and ``fetch``), without
+strides, ``out=``, float64 or complex numbers. What it does not have should raise
+``NotImplementedError``; that is reported as unsupported.
+
+Importing a backend's module must be harmless on a machine without the device: ``absent`` says why.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from devices import _errors, _graphs
+from devices._errors import chain, first_line, matches
+
+ALL_DTYPES = ("float32", "float64", "complex64", "complex128")
+
+
+@dataclass
+class Fallback:
+    """What was noticed, while it was open, of work done by the CPU instead of the device."""
+
+    device: torch.device | None
+    notices: list[str] = field(default_factory=list)
+
+    def __bool__(self) -> bool:
+        return bool(self.notices)
+
+    @property
+    def reason(self) -> str:
+        """All notices in one line; empty if the device did the work as far as can be told."""
+        return "; ".join(dict.fromkeys(self.notices))
+
+    def read(self, caught: Sequence[warnings.WarningMessage], patterns: Sequence[str]) -> None:
+        """Note the fallback warnings among those that someone else has caught."""
+        for warning in caught:
+            text = str(warning.message)
+            if matches(patterns, text):
+                self.notices.append(text.strip().splitlines()[0])
+
+    def results(self, tensors: Sequence[torch.Tensor]) -> None:
+        """Note each result that does not live on the device it was asked for."""
+        for number, tensor in enumerate(tensors):
+            if self.device is not None and not same_device(tensor.device, self.device):
+                self.notices.append(f"result {number} lives on {tensor.device}, not {self.device}")
+
+
+def same_device(one: torch.device, other: torch.device) -> bool:
+    """Equal devices; no index means the first one."""
+    return one.type == other.type and (one.index or 0) == (other.index or 0)
+
+
+class Backend:
+    """One kind of device. Attributes are capabilities; a method gets the device's id."""
+
+    name: str = ""
+    """What users type after ``--device``; the table in ``tolerances.toml``. Required."""
+
+    accelerator: bool = True
+    """Chosen when no device is asked for. Only the CPU says no."""
+
+    generic: bool = False
+    """Stands for devices nobody wrote a plug-in for, and steps aside where somebody did."""
+
+    dtypes: tuple[str, ...] = ALL_DTYPES
+    """The dtypes that factorizations are promised for; the others' cases are unsupported."""
+
+    captures: tuple[str, ...] = ()
+    """Native ways to record and replay work: ``device-graph`` (see ``record``)."""
+
+    strided: bool = True
+    """Tensors have strides that ``as_strided`` and slicing can set freely."""
+
+    out: bool = True
+    """Operations take ``out=``."""
+
+    autograd: bool = True
+    """Tensors can ask for gradients."""
+
+    metadata: bool = True
+    """Strides, dtype and device of results equal what ``FakeTensor`` predicts."""
+
+    deterministic: bool = False
+    """The same call on the same bits gives the same bits (promised, not merely usual)."""
+
+    subnormals: bool = True
+    """Subnormal numbers are kept, not flushed to zero."""
+
+    fallback_warnings: tuple[str, ...] = _errors.FALLBACKS
+    """Regular expressions of the warnings by which a CPU fallback announces itself."""
+
+    fallback_traces: tuple[str, ...] = ()
+    """Dispatcher calls that only a CPU fallback makes, such as ``aten::_to_cpu``. Looked for with
+    PyTorch's profiler, so they cost about a millisecond for each call; () costs nothing."""
+
+    refusals: tuple[str, ...] = _errors.REFUSALS
+    """Regular expressions of the messages of a clean "not supported"."""
+
+    breakages: tuple[str, ...] = _errors.BREAKAGES
+    """Regular expressions of messages that are never a clean refusal, whatever else they say."""
+
+    fatalities: tuple[str, ...] = _errors.FATALITIES
+    """Regular expressions of the messages after which this process must not go on."""
+
+    # --- what is there
+
+    @property
+    def type(self) -> str:
+        """The type of its ``torch.device``: ``cuda`` for ROCm; the name for most."""
+        return self.name
+
+    def devices(self) -> list[str]:
+        """The ids of the devices that are there, ``['cuda:0', 'cuda:1']``. Required.
+
+        Empty where there are none. Must not raise and must not initialise a device.
+        """
+        raise NotImplementedError(f"{type(self).__name__} does not say which devices it has")
+
+    def absent(self) -> str | None:
+        """Why there is no such device here, or None where there is one. Must not raise."""
+        return None if self.devices() else f"no {self.name} device found"
+
+    def setup(self) -> None:
+        """Enable the backend. Called once, before the first use; its error is the user's."""
+
+    def describe(self, device: str) -> dict[str, str]:
+        """What a reader of a report wants to know of the device.
+
+        Keys in use: ``name``, ``chip``, ``memory``, ``driver``, ``libraries``. Any other is shown.
+        """
+        return {"name": device}
+
+    def traits(self, device: str) -> tuple[str, ...]:
+        """What tolerances may depend on, coarse first: ``('chip:H100', 'driver:580', ...)``."""
+        facts = self.describe(device)
+        parts = facts.get("driver", "").split(".")
+        drivers = [".".join(parts[: end + 1]) for end in range(len(parts)) if parts[end]]
+        chips = [f"chip:{facts['chip']}"] if facts.get("chip") else []
+        return (*chips, *(f"driver:{number}" for number in drivers))
+
+    def svd_drivers(self, device: str) -> tuple[str, ...]:
+        """The values that ``torch.linalg.svd(driver=)`` takes on this device besides None."""
+        return ()
+
+    def jacobi_svd(self, driver: str | None) -> bool:
+        """Whether that driver promises small singular values to high relative accuracy."""
+        return False
+
+    # --- tensors there and back
+
+    def torch_device(self, device: str) -> torch.device:
+        """The ``torch.device`` behind an id."""
+        _, _, index = device.partition(":")
+        return torch.device(self.type, int(index)) if index else torch.device(self.type)
+
+    def send(self, host: torch.Tensor, device: str) -> torch.Tensor:
+        """A copy of a host tensor on the device; dense strides are kept where there are strides."""
+        return host.to(self.torch_device(device), copy=True)
+
+    def fetch(self, tensor: torch.Tensor) -> torch.Tensor:
+        """The tensor's values on the host, as a plain CPU tensor without conj or neg bits.
+
+        The bits are taken off before the transfer and applied on the host: not by the device.
+        """
+        plain = tensor.detach()
+        negative, conjugate = plain.is_neg(), plain.is_conj()
+        plain = torch._neg_view(plain) if negative else plain
+        plain = plain.conj() if conjugate else plain
+        host = plain.to("cpu")
+        host = host.conj().resolve_conj() if conjugate else host
+        return -host if negative else host
+
+    def synchronize(self, device: str) -> None:
+        """Return when all work is done; errors of that work are raised here at the latest."""
+        synchronize = getattr(getattr(torch, self.type, None), "synchronize", None)
+        if synchronize is not None:
+            synchronize(self.torch_device(device))
+
+    def record(self, device: str, call: Callable[[], Any]) -> tuple[Any, Callable[[], None]]:
+        """Capture a call natively: its results, and a function that runs it again into them.
+
+        Inputs keep their addresses: new data is copied into them before a replay. Only for
+        backends with ``device-graph`` among ``captures``.
+        """
+        if "device-graph" not in self.captures:
+            raise NotImplementedError(f"{self.name} has no device graphs")
+        return _graphs.record(self.type, self.torch_device(device), call)
+
+    # --- when things go wrong
+
+    @contextmanager
+    def fallback(self, device: str) -> Iterator[Fallback]:
+        """Watch a call for work that the CPU does instead. Put nothing but the call inside.
+
+        Other warnings are passed on afterwards. A warning caught inside is not seen: hand it to
+        ``Fallback.read``. Hand the results to ``Fallback.results``.
+        """
+        notice = Fallback(self.torch_device(device))
+        always = torch.is_warn_always_enabled()
+        torch.set_warn_always(True)  # else only the first fallback of the process is announced
+        caught: list[warnings.WarningMessage] = []
+        try:
+            with warnings.catch_warnings(record=True) as caught, self._traced(notice):
+                warnings.simplefilter("always")
+                yield notice
+        finally:
+            torch.set_warn_always(always)
+            notice.read(caught, self.fallback_warnings)
+            for warning in caught:
+                if not matches(self.fallback_warnings, str(warning.message)):
+                    warnings.warn_explicit(
+                        warning.message, warning.category, warning.filename, warning.lineno
+                    )
+
+    @contextmanager
+    def _traced(self, notice: Fallback) -> Iterator[None]:
+        """Look for the calls that only a silent fallback makes."""
+        if not self.fallback_traces:
+            yield
+            return
+        with torch.autograd.profiler.profile(use_cpu=True) as trace:
+            yield
+        for event in trace.function_events or ():
+            if event.name in self.fallback_traces:
+                notice.notices.append(f"the call went through {event.name}")
+
+    def refusal(self, error: BaseException) -> str | None:
+        """The reason, if the error is a clean "not supported here"; None if something broke."""
+        for link in chain(error):
+            if matches(_errors.UNCAPTURABLE, str(link)):  # clean, although it says "CUDA error"
+                return first_line(link)
+        for link in chain(error):
+            broken = matches(self.breakages, str(link))
+            if broken or isinstance(link, torch.linalg.LinAlgError):
+                return None
+        for link in chain(error):
+            clean = isinstance(link, RuntimeError | TypeError | ValueError)
+            if isinstance(link, NotImplementedError) or (
+                clean and matches(self.refusals, str(link))
+            ):
+                return first_line(link)
+        return None
+
+    def exhausted(self, error: BaseException) -> bool:
+        """Whether the device, or the host, ran out of memory."""
+        return isinstance(error, torch.OutOfMemoryError | MemoryError) or (
+            isinstance(error, RuntimeError) and matches(_errors.EXHAUSTIONS, str(error))
+        )
+
+    def fatal(self, error: BaseException) -> bool:
+        """Whether the error has poisoned this process: the device cannot be used again in it."""
+        return any(matches(self.fatalities, str(link)) for link in chain(error))
+
+    def cleanup(self, device: str) -> None:
+        """Give cached memory back, after a case that needed much."""
+        empty_cache = getattr(getattr(torch, self.type, None), "empty_cache", None)
+        if empty_cache is not None:
+            empty_cache()
+
+    # --- files a plug-in may ship
+
+    def tolerances(self) -> Path | None:
+        """A fragment of ``tolerances.toml`` to be read after the suite's own."""
+        return None
+
+    def known_issues(self) -> Path | None:
+        """A fragment of ``known_issues.toml`` to be read after the suite's own."""
+        return None

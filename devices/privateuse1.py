@@ -1,0 +1,64 @@
+"""Any out-of-tree backend that registered itself with PyTorch under a name of its own.
+
+Such a package is imported with PyTorch (entry point ``torch.backends``) or by a plug-in file that
+imports it. Where the defaults do not fit, write a plug-in with a subclass of ``PrivateUse1`` (or
+of ``Backend``): this one then steps aside.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+from devices._facts import gibibytes
+from devices.base import Backend
+
+UNREGISTERED = "privateuseone"
+
+
+class PrivateUse1(Backend):
+    """The device behind PyTorch's PrivateUse1 key, under the name that it was given."""
+
+    generic = True
+    fallback_traces = ("aten::_to_cpu",)
+    name = "privateuse1"
+
+    def __init__(self) -> None:
+        registered = torch._C._get_privateuse1_backend_name()
+        if self.generic and registered != UNREGISTERED:
+            self.name = registered
+
+    @property
+    def type(self) -> str:
+        return UNREGISTERED if self.name == "privateuse1" else self.name
+
+    @property
+    def module(self) -> Any:
+        """``torch.NAME``, where the package registered one."""
+        return getattr(torch, self.type, None)
+
+    def devices(self) -> list[str]:
+        count, available = (getattr(self.module, n, None) for n in ("device_count", "is_available"))
+        if count is None or (available is not None and not available()):
+            return []
+        return [f"{self.name}:{index}" for index in range(count())]
+
+    def absent(self) -> str | None:
+        if self.devices():
+            return None
+        if self.type == UNREGISTERED:
+            return "no out-of-tree backend has registered itself with PyTorch"
+        if self.module is None:
+            return f"torch.{self.type} is missing: the backend has registered no module"
+        return f"torch.{self.type} finds no device"
+
+    def describe(self, device: str) -> dict[str, str]:
+        facts = {"name": device, "libraries": str(getattr(self.module, "__version__", ""))}
+        ask = getattr(self.module, "get_device_properties", None)
+        if ask is not None:
+            properties = ask(self.torch_device(device))
+            facts["name"] = str(getattr(properties, "name", device))
+            memory = getattr(properties, "total_memory", None)
+            facts["memory"] = gibibytes(memory) if memory else ""
+        return {key: value for key, value in facts.items() if value}
