@@ -44,8 +44,8 @@ def place(array: Array, layout: Layout, backend: Backend, device: str, batch: in
 class Receiver:
     """Preallocated results (``out=``), filled with a sentinel so that nothing stays unwritten."""
 
-    views: tuple[torch.Tensor, ...]
     placed: tuple[Placed, ...]
+    metadata: tuple[Metadata, ...]
 
     @classmethod
     def like(
@@ -57,7 +57,12 @@ class Receiver:
             sentinel = np.full(tuple(result.shape), -77, dtype=numpy_dtype(result.dtype))
             kind = LAYOUTS[layout if result.ndim >= 2 else "row-major"]
             placed.append(place(sentinel, kind, backend, device, result.ndim - 2))
-        return cls(tuple(p.view for p in placed), tuple(placed))
+        return cls(tuple(placed), tuple(metadata(p.view) for p in placed))
+
+    @property
+    def views(self) -> tuple[torch.Tensor, ...]:
+        """What is passed as ``out``."""
+        return tuple(p.view for p in self.placed)
 
     def overwritten(self, backend: Backend, layout: str) -> bool:
         """Has memory around the views changed? Judged after the views were read."""

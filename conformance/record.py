@@ -9,7 +9,7 @@ flattened batch.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from sys import intern
@@ -212,25 +212,36 @@ class _Reader:
             self.run.strays.append(self.test)
 
     def _outcome(self, properties: dict[str, str]) -> Outcome:
-        case, verdict = properties["case"], properties.get("verdict", "")
-        if verdict not in VERDICTS:
-            raise self._error(f"{case[:200]}: no verdict is called {verdict[:40]!r}")
         try:
-            return Outcome(
-                case=case,
-                verdict=intern(verdict),
-                measures=tuple(
-                    _measured(name, text)
-                    for name, text in properties.items()
-                    if name.startswith(MEASURE)
-                ),
-                reason=properties.get("reason", ""),
-                digest=properties.get("digest", ""),
-                seconds=float(properties.get("seconds") or 0),
-                test=self.test,
-            )
+            outcome = outcome_of(properties, self.test)
         except ValueError as error:
-            raise self._error(f"{case[:200]}: {error}") from error
+            raise self._error(f"{properties['case'][:200]}: {error}") from error
+        assert outcome is not None  # the caller has seen a case
+        return outcome
+
+
+def outcome_of(properties: Mapping[str, str], test: str = "") -> Outcome | None:
+    """The outcome that the properties of one test tell; None if the test is no case.
+
+    Raises:
+        ValueError: they are no properties that :meth:`Outcome.properties` writes.
+    """
+    if "case" not in properties:
+        return None
+    verdict = properties.get("verdict", "")
+    if verdict not in VERDICTS:
+        raise ValueError(f"no verdict is called {verdict[:40]!r}")
+    return Outcome(
+        case=properties["case"],
+        verdict=intern(verdict),
+        measures=tuple(
+            _measured(name, text) for name, text in properties.items() if name.startswith(MEASURE)
+        ),
+        reason=properties.get("reason", ""),
+        digest=properties.get("digest", ""),
+        seconds=float(properties.get("seconds") or 0),
+        test=test,
+    )
 
 
 def _measured(name: str, text: str) -> Measured:

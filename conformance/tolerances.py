@@ -21,7 +21,7 @@ from conformance.formulas import Formula, FormulaError
 from conformance.precision import PRECISIONS
 from conformance.tomlfiles import ConfigError, KeyPath, TomlFile, dotted, read
 
-COMMON = ("batch", "layout", "metadata", "untouched", "repeat", "scaling", "finite")
+COMMON = ("batch", "layout", "metadata", "untouched", "repeat", "scaling", "finite", "error")
 _CHOLESKY = ("reconstruction", "triangle", "diagonal", "factor")
 
 VOCABULARY: dict[str, tuple[str, ...]] = {
@@ -49,7 +49,7 @@ VOCABULARY: dict[str, tuple[str, ...]] = {
 MEASURES = frozenset(measure for measures in VOCABULARY.values() for measure in measures)
 
 EXACT = frozenset(
-    ("order", "triangle", "diagonal", "info", "metadata", "untouched", "repeat", "finite")
+    ("order", "triangle", "diagonal", "info", "metadata", "untouched", "repeat", "finite", "error")
 )
 """Measures that are 0 or inf; their limit is 0."""
 

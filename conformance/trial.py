@@ -11,7 +11,8 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from functools import cached_property, lru_cache
+from dataclasses import dataclass
+from functools import cache, cached_property
 from typing import Any
 
 import numpy as np
@@ -21,10 +22,10 @@ from conformance import measures, reference
 from conformance.captures import CAPTURES
 from conformance.cases import Case
 from conformance.layouts import LAYOUTS
-from conformance.matrices import FAMILIES, Sample, sample
+from conformance.matrices import FAMILIES, Family, Sample, sample
 from conformance.operations import OPERATIONS, Operation, Variant
 from conformance.placing import Metadata, Placed, Receiver, metadata, place, predicted
-from conformance.precision import PRECISIONS
+from conformance.precision import PRECISIONS, Precision
 from conformance.record import Measured, Outcome
 from conformance.tolerances import Tolerances
 from devices.base import Backend
@@ -45,6 +46,13 @@ class Refused(Exception):  # noqa: N818 - an outcome, not an error
     """The device refuses the call with a clean, documented error."""
 
 
+@dataclass(frozen=True)
+class Recorded:
+    """A measure that nobody promises: it is recorded, not judged."""
+
+    value: Array
+
+
 class Trial:
     """One case on one device."""
 
@@ -55,13 +63,39 @@ class Trial:
         self.tolerances, self.seed = tolerances, seed
         self.operation: Operation = OPERATIONS[case.operation]
         self.variant: Variant = self.operation.variant(case.variant)
-        self.precision = PRECISIONS[case.dtype]
         self.layout = LAYOUTS[case.layout]
         self.seconds = 0.0
         self.fallback = ""
         self.outcome: Outcome | None = None
+        self.error: Exception | None = None
+        self.promise = ""
 
     # --- input ------------------------------------------------------------------------------
+
+    @cached_property
+    def precision(self) -> Precision:
+        """The numbers of the case's dtype."""
+        return PRECISIONS[self.case.dtype]
+
+    @property
+    def eps(self) -> float:
+        """The spacing at 1 of the case's dtype."""
+        return self.precision.eps
+
+    @property
+    def n(self) -> int:
+        """The larger dimension of the matrices, at least 1."""
+        return max(1, *self.case.shape)
+
+    @property
+    def family(self) -> Family:
+        """The family of the matrices."""
+        return FAMILIES[self.case.family]
+
+    @property
+    def jacobi(self) -> bool:
+        """Does the SVD driver of the case promise every value to high relative accuracy?"""
+        return self.backend.jacobi_svd(self.variant.arguments.get("driver"))
 
     @cached_property
     def sample(self) -> Sample:
@@ -71,6 +105,11 @@ class Trial:
             kind = "indefinite"
         case = self.case
         return sample(case.family, kind, case.shape, case.batch, self.precision, self.seed)
+
+    @property
+    def sample_or_none(self) -> Sample | None:
+        """The sample, if the case has got as far as that."""
+        return self.__dict__.get("sample")
 
     @cached_property
     def index(self) -> Array:
@@ -93,6 +132,11 @@ class Trial:
         """The operand with this number for every matrix of the batch, shape (B, ...)."""
         return self.stacks[operand][self.index]
 
+    @property
+    def readable(self) -> tuple[Array, ...]:
+        """The stacks, with zeros for what must not be read: a reference may look at it."""
+        return tuple(np.nan_to_num(stack) for stack in self.stacks)
+
     def referred(self, function: Callable[..., Array], *operands: Array) -> Array:
         """``function`` of the distinct matrices (or stacks), for every matrix of the batch."""
         return function(*(operands or (self.sample.distinct,)))[self.index]
@@ -113,7 +157,7 @@ class Trial:
         """What the measures are scaled by."""
         subnormals = self.backend.subnormals
         smallest = self.precision.smallest if subnormals else self.precision.tiny
-        return {"eps": self.precision.eps, "smallest": smallest}
+        return {"eps": self.eps, "smallest": smallest}
 
     @property
     def thorough(self) -> bool:
@@ -127,21 +171,31 @@ class Trial:
 
     # --- call -------------------------------------------------------------------------------
 
-    def placed(self, layout: str, positions: Sequence[int] | None = None) -> tuple[Placed, ...]:
-        """The operands on the device: all of the batch, or a single matrix at ``positions``."""
-        batch = self.case.batch if positions is None else ()
-        arrays = []
-        for stack in self.stacks:
-            chosen = stack[self.index if positions is None else self.index[positions]]
-            shaped = chosen.reshape(*batch, *stack.shape[1:])
-            arrays.append(shaped.astype(self.precision.numpy))
+    def arrays(self, position: int | None = None) -> tuple[Array, ...]:
+        """The host operands in the dtype of the case: batch + (...), or one matrix's alone."""
+        batch = self.case.batch if position is None else ()
+        chosen = self.index if position is None else self.index[position]
+        return tuple(
+            stack[chosen].reshape(*batch, *stack.shape[1:]).astype(self.precision.numpy)
+            for stack in self.stacks
+        )
+
+    def placed(
+        self, arrays: Sequence[Array], layout: str = "row-major", batch: int = 0
+    ) -> tuple[Placed, ...]:
+        """Host operands with ``batch`` batch axes on the device, in a layout."""
         kind = LAYOUTS[layout]
-        return tuple(place(a, kind, self.backend, self.device, len(batch)) for a in arrays)
+        return tuple(place(a, kind, self.backend, self.device, batch) for a in arrays)
+
+    def call(self, arrays: Sequence[Array]) -> tuple[Array, ...]:
+        """The raw results of the case's call on other, contiguous host operands."""
+        views = [p.view for p in self.placed(arrays)]
+        return self.fetched(self.attempt(lambda: self.function(*views)))
 
     @cached_property
     def operands(self) -> tuple[Placed, ...]:
         """The operands of the case, on the device, in its layout."""
-        return self.placed(self.case.layout)
+        return self.placed(self.arrays(), self.case.layout, len(self.case.batch))
 
     def function(self, *operands: torch.Tensor, **out: Any) -> Tensors:
         """The call of the case: operation with its variant's arguments."""
@@ -155,10 +209,11 @@ class Trial:
         out = {"out": _out(self.receiver.views)} if self.receiver else {}
         function = CAPTURES[self.case.capture].prepare(self.function, views)
         started = time.perf_counter()
-        with self.backend.fallback() as watch:
+        with self.backend.fallback(self.device) as watch:
             results = self.attempt(lambda: function(*views, **out))
         self.seconds = time.perf_counter() - started
-        self.fallback = watch.noticed or ""
+        watch.results(results)
+        self.fallback = watch.reason
         return results
 
     def _receiver(self, views: Tensors) -> Receiver | None:
@@ -180,13 +235,12 @@ class Trial:
         return results
 
     def fetched(self, results: Sequence[torch.Tensor]) -> tuple[Array, ...]:
-        """Results on the host, in wide precision, batch axes flattened: (B, ...)."""
+        """Results on the host as they are, batch axes flattened: (B, ...)."""
         arrays = []
         for tensor, core in zip(results, self._cores, strict=True):
             array = self.backend.fetch(tensor.detach()).numpy()
             batch = array.shape[: array.ndim - core]
-            flat = array.reshape(int(np.prod(batch, dtype=int)), *array.shape[len(batch) :])
-            arrays.append(_widen(flat))
+            arrays.append(array.reshape(int(np.prod(batch, dtype=int)), *array.shape[len(batch) :]))
         return tuple(arrays)
 
     @property
@@ -195,9 +249,14 @@ class Trial:
         return tuple({"S": 1, "w": 1, "tau": 1, "info": 0}.get(r, 2) for r in self.operation.results)
 
     @cached_property
-    def outputs(self) -> tuple[Array, ...]:
-        """The results on the host: one array of shape (B, ...) each."""
+    def raw(self) -> tuple[Array, ...]:
+        """The results on the host, in the dtype they came in: one array (B, ...) each."""
         return self.fetched(self.results)
+
+    @cached_property
+    def outputs(self) -> tuple[Array, ...]:
+        """The results on the host, in wide precision: one array of shape (B, ...) each."""
+        return tuple(map(_widen, self.raw))
 
     def also(self, operation: str, variant: str) -> tuple[Array, ...]:
         """The results of another operation on the very same operands."""
@@ -209,13 +268,13 @@ class Trial:
             self.seed,
         )
         views = tuple(p.view for p in self.operands)
-        return other.fetched(self.attempt(lambda: other.function(*views)))
+        return tuple(map(_widen, other.fetched(self.attempt(lambda: other.function(*views)))))
 
     # --- promises of every operation ----------------------------------------------------------
 
     def common(self) -> dict[str, Array | float]:
         """The measures that hold for any call: metadata, untouched, layout, batch, repeat."""
-        found: dict[str, Array | float] = {"metadata": self._metadata()}
+        found: dict[str, Array | float] = {"metadata": self.metadata()}
         if self.thorough and len(self.index):
             if self.layout.name != "row-major":
                 found["layout"] = self._against_row_major()
@@ -223,10 +282,10 @@ class Trial:
                 found["batch"] = self._against_single()
             if self.backend.deterministic and not self.layout.out:
                 found["repeat"] = self._against_repetition()
-        found["untouched"] = self._untouched()
+        found["untouched"] = self.untouched()
         return found
 
-    def _metadata(self) -> float:
+    def metadata(self) -> float:
         """0 when shape, strides, dtype and device are FakeTensor's, or those of ``out``."""
         got = [metadata(t) for t in self.results]
         if self.receiver:
@@ -238,40 +297,36 @@ class Trial:
     def expected(self) -> list[Metadata]:
         """What the metadata of the results must be."""
         if self.receiver:
-            return [
-                metadata(layout_like(placed)) for placed in self.receiver.placed
-            ]
+            return list(self.receiver.metadata)
         views = [p.view for p in self.operands]
         key = (self.case.operation, self.case.variant, *(_signature(v) for v in views))
         if key not in _PREDICTIONS:
             _PREDICTIONS[key] = predicted(self.function, views)
         return _PREDICTIONS[key]
 
-    def _untouched(self) -> float:
+    def untouched(self) -> float:
+        """0 when the operands, and the memory around them and around ``out``, kept their bits."""
         spoilt = any(p.touched(self.backend) for p in self.operands)
         if self.receiver:
             spoilt |= self.receiver.overwritten(self.backend, self.layout.out)
         return np.inf if spoilt else 0.0
 
     def _against_row_major(self) -> Array:
-        operands = [p.view for p in self.placed("row-major")]
-        other = self.fetched(self.attempt(lambda: self.function(*operands)))
-        return self.difference(self.outputs, other)
+        return self.difference(self.raw, self.call(self.arrays()))
 
     def _against_single(self) -> Array:
         """The last matrix of the batch, and one in the middle, alone."""
         worst = np.zeros(len(self.index))
-        for place_ in {len(self.index) - 1, len(self.index) // 2}:
-            operands = [p.view for p in self.placed("row-major", [place_])]
-            alone = self.fetched(self.attempt(lambda given=operands: self.function(*given)))
-            inside = tuple(output[[place_]] for output in self.outputs)
-            worst[place_] = self.difference(inside, alone, [place_])[0]
+        for position in {len(self.index) - 1, len(self.index) // 2}:
+            alone = self.call(self.arrays(position))
+            inside = tuple(output[[position]] for output in self.raw)
+            worst[position] = self.difference(inside, alone, [position])[0]
         return worst
 
     def _against_repetition(self) -> Array:
         views = tuple(p.view for p in self.operands)
         again = self.fetched(self.attempt(lambda: self.function(*views)))
-        return _worst([measures.bitwise(a, b) for a, b in zip(self.outputs, again, strict=True)])
+        return _worst([measures.bitwise(a, b) for a, b in zip(self.raw, again, strict=True)])
 
     def difference(
         self, ours: Sequence[Array], theirs: Sequence[Array], positions: Any = slice(None)
@@ -283,7 +338,9 @@ class Trial:
         """
         n = max(1, *self.case.shape)
         found = [np.zeros(len(ours[0]))]
-        for name, x, y in zip(self.operation.results, ours, theirs, strict=True):
+        for name, x, y in zip(
+            self.operation.results, map(_widen, ours), map(_widen, theirs), strict=True
+        ):
             if name == "info":
                 found.append(measures.info(x, y))
             elif name in ("S", "w"):
@@ -298,7 +355,7 @@ class Trial:
 
     # --- verdict ------------------------------------------------------------------------------
 
-    def judge(self, **found: Array | float) -> None:
+    def judge(self, **found: Array | float | Recorded) -> None:
         """Hold the measures against their limits; raise NonConformance if any is exceeded."""
         judged = tuple(self.measured(name, value) for name, value in found.items())
         failed = [m for m in judged if not m.margin <= 1]
@@ -307,18 +364,20 @@ class Trial:
         if failed:
             raise NonConformance("; ".join(m.name for m in failed))
 
-    def measured(self, name: str, value: Array | float) -> Measured:
-        """The worst of a measure over the batch, with its limit."""
-        values = np.atleast_1d(value)
+    def measured(self, name: str, value: Array | float | Recorded) -> Measured:
+        """The worst of a measure over the batch, with its limit: infinite if only recorded."""
+        values = np.atleast_1d(value.value if isinstance(value, Recorded) else value)
         worst, at = 0.0, 0
         if values.size:
             ranked = np.where(np.isnan(values), np.inf, values)
             at = int(np.argmax(ranked))
             worst = float(values[at])
+        if isinstance(value, Recorded):
+            return Measured(name, worst, np.inf, at, "recorded, not promised")
         m, n = (*self.case.shape, 1, 1)[:2]
         limit = self.tolerances.limit(
             backend=self.backend.name,
-            traits=self.backend.traits(self.device),
+            traits=_traits(self.backend, self.device),
             operation=self.case.operation,
             measure=name,
             dtype=self.case.dtype,
@@ -336,9 +395,14 @@ class Trial:
             verdict=verdict,
             measures=judged,
             reason=reason,
-            digest=self.sample.digest,
+            digest=self.sample_or_none.digest if self.sample_or_none else "",
             seconds=self.seconds,
         )
+
+
+@cache
+def _traits(backend: Backend, device: str) -> tuple[str, ...]:
+    return backend.traits(device)
 
 
 _PREDICTIONS: dict[Any, list[Metadata]] = {}

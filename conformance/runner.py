@@ -1,0 +1,113 @@
+"""Runs a test function on a trial and settles the verdict; explains it when it is not a pass."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import cache
+
+import torch
+
+from conformance.known_issues import KnownIssue, KnownIssues
+from conformance.record import Measured, Outcome
+from conformance.trial import NonConformance, Refused, Trial
+from devices.base import Backend
+
+Test = Callable[[Trial], None]
+
+
+@dataclass(frozen=True)
+class Known:
+    """The known issues, and where this run stands: what an entry's ranges are matched against."""
+
+    issues: KnownIssues
+    os: str
+
+    def match(self, trial: Trial, test: str) -> KnownIssue | None:
+        """The entry that covers the case on this device, torch, driver, chip and system."""
+        facts = _facts(trial.backend, trial.device)
+        return self.issues.match(
+            str(trial.case),
+            backend=trial.backend.name,
+            torch=torch.__version__,
+            driver=facts.get("driver", ""),
+            chip=facts.get("name", ""),
+            os=self.os,
+            test=test,
+        )
+
+
+@cache
+def _facts(backend: Backend, device: str) -> dict[str, str]:
+    return backend.describe(device)
+
+
+def perform(test: Test, trial: Trial, known: Known | None = None) -> Outcome:
+    """Run the test on the trial; the outcome holds every measure and the reason of a non-pass.
+
+    An exception that is neither a clean refusal nor judged by the test breaks the promise that the
+    call works: the measure ``error``.
+    """
+    issue = known.match(trial, test.__name__) if known else None
+    if issue and issue.what == "crash" and issue.strict:
+        trial.conclude("known", reason=f"not run: {issue}")
+        return _outcome(trial)
+    try:
+        test(trial)
+    except NonConformance:
+        pass
+    except Refused as refusal:
+        trial.conclude("unsupported", reason=str(refusal))
+    except Exception as error:
+        trial.error = error
+        trial.conclude("fail", (_broken(),), f"{type(error).__name__}: {error}")
+    return _settled(_outcome(trial), issue)
+
+
+def _outcome(trial: Trial) -> Outcome:
+    if trial.outcome is None:
+        raise RuntimeError(f"{trial.case}: the test judged nothing")
+    return trial.outcome
+
+
+def _broken() -> Measured:
+    return Measured("error", float("inf"), 0.0)
+
+
+def _settled(outcome: Outcome, issue: KnownIssue | None) -> Outcome:
+    """The outcome in the light of a known issue: ``known``, ``fixed`` or as it was."""
+    if issue is None:
+        return outcome
+    failing = {m.name for m in outcome.failing}
+    explained = (outcome.verdict == "fail" and issue.excuses(failing)) or (
+        outcome.verdict == "unsupported" and issue.what == "refused"
+    )
+    if explained:
+        return replace(outcome, verdict="known", reason=f"{issue} {outcome.reason}".strip())
+    if outcome.verdict == "pass" and issue.strict:
+        return replace(outcome, verdict="fixed", reason=f"passes now: delete the entry {issue}")
+    return outcome
+
+
+def explanation(outcome: Outcome, trial: Trial, node: str) -> str:
+    """The block a reader sees below a case that failed: what, by how much, where, and how again."""
+    case, sample = trial.case, trial.sample_or_none
+    lines = [f"case      {outcome.case}", f"promise   {_first_line(trial.promise)}"]
+    if outcome.reason:
+        lines.append(f"reason    {outcome.reason}")
+    for m in outcome.failing:
+        where = f" at matrix {m.index} of the batch" if case.batch else ""
+        limit = f"limit {m.limit:.4g} ({m.source})" if m.source else f"limit {m.limit:.4g}"
+        lines.append(f"measure   {m.name} = {m.value:.4g}, {limit}{where}")
+    if sample is not None:
+        family = trial.family
+        lines.append(f"input     family {family.number} {family.name}: {family.doc}")
+        lines.append(f"digest    {sample.digest} (seed {trial.seed})")
+    options = f" --seed {trial.seed}" if trial.seed else ""
+    lines.append(f"again     pytest {shlex.quote(node)} --device {case.device}{options}")
+    return "\n".join(lines)
+
+
+def _first_line(text: str) -> str:
+    return text.strip().partition("\n")[0]

@@ -1,0 +1,181 @@
+"""One run of the suite: its devices, profile, limits and known issues, and what it says of itself."""
+
+from __future__ import annotations
+
+import os
+import platform
+import time
+from collections.abc import Sequence
+from functools import cached_property
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+
+import numpy as np
+import scipy
+import threadpoolctl
+import torch
+
+from conformance import known_issues, tolerances
+from conformance.cases import Case
+from conformance.known_issues import KnownIssues
+from conformance.plans import PROFILES, Abilities, plan_cases
+from conformance.record import Measured, Outcome
+from conformance.runner import Known, Test, explanation, perform
+from conformance.tolerances import Tolerances
+from conformance.tomlfiles import ConfigError
+from conformance.trial import Trial
+from devices import DeviceError, Target, discover, select
+
+
+class SetupError(ValueError):
+    """The run cannot start; the message is one line for the user."""
+
+
+class Session:
+    """What a run was asked for. Raises `SetupError` where that cannot be had."""
+
+    def __init__(
+        self,
+        *,
+        device: str | None = None,
+        plugins: Sequence[str] = (),
+        profile: str = "standard",
+        seed: int = 0,
+        threads: int = 1,
+        tolerance_files: Sequence[str] | None = None,
+        known_issue_files: Sequence[str] | None = None,
+    ) -> None:
+        if profile not in PROFILES:
+            raise SetupError(f"unknown profile '{profile}'; there are {', '.join(PROFILES)}")
+        if threads < 1 or seed < 0:
+            raise SetupError("--threads must be at least 1, --seed at least 0")
+        self.profile, self.seed, self.threads = PROFILES[profile], seed, threads
+        self.started = time.strftime("%Y-%m-%dT%H:%M:%S%z")
+        self.poisoned = False
+        torch.set_num_threads(threads)
+        threadpoolctl.threadpool_limits(threads)
+        try:
+            self.targets = {t.id: t for t in select(device, discover(plugins))}
+            self.tolerances = Tolerances.load(
+                self._files(tolerance_files, tolerances.DEFAULT_FILE, "tolerances")
+            )
+            issues = KnownIssues.load(
+                self._files(known_issue_files, known_issues.DEFAULT_FILE, "known_issues")
+            )
+        except (DeviceError, ConfigError) as error:
+            raise SetupError(str(error)) from error
+        system = platform.mac_ver()[0]
+        self.os = f"macOS {system}" if system else f"{platform.system()} {platform.release()}"
+        self.known = Known(issues, self.os)
+
+    def _files(self, given: Sequence[str] | None, own: Path, fragment: str) -> list[Path]:
+        """The files asked for, or the suite's own, then those that the plug-ins ship."""
+        files = [Path(name) for name in given] if given else [own]
+        backends = dict.fromkeys(target.backend for target in self.targets.values())
+        shipped = [getattr(backend, fragment)() for backend in backends]
+        return files + [path for path in shipped if path is not None]
+
+    # --- cases
+
+    def cases(self, *operations: str, plan: str) -> list[Case]:
+        """The cases of a plan, for every device and operation."""
+        return [
+            case
+            for target in self.targets.values()
+            for operation in operations
+            for case in plan_cases(
+                plan, operation, self.profile.name, target.id, self._abilities(target)
+            )
+        ]
+
+    def _abilities(self, target: Target) -> Abilities:
+        return Abilities(target.backend.dtypes, target.backend.svd_drivers(target.device))
+
+    def trial(self, case: Case) -> Trial:
+        """The case on its device."""
+        target = self.targets[case.device]
+        return Trial(case, target.backend, target.device, self.tolerances, self.seed)
+
+    def perform(self, test: Test, trial: Trial, node: str) -> tuple[Outcome, str]:
+        """Run the test; its outcome, and the text that explains a failure."""
+        trial.promise = test.__doc__ or ""
+        outcome = perform(test, trial, self.known)
+        if trial.error is not None and trial.backend.fatal(trial.error):
+            self.poisoned = True
+        if trial.error is not None and trial.backend.exhausted(trial.error):
+            trial.backend.cleanup(trial.device)
+        return outcome, explanation(outcome, trial, node)
+
+    # --- what is said of the run
+
+    @cached_property
+    def facts(self) -> dict[str, dict[str, str]]:
+        """What each device says of itself."""
+        return {
+            t.id: {**t.backend.describe(t.device), "backend": t.backend.name}
+            for t in self.targets.values()
+        }
+
+    @cached_property
+    def blas(self) -> str:
+        """The BLAS libraries in this process: the reference's, and torch's where it shows."""
+        pools = [p for p in threadpoolctl.threadpool_info() if p["user_api"] == "blas"]
+        names = [f"{p['internal_api']} {p['version'] or ''}".strip() for p in pools]
+        return ", ".join(dict.fromkeys(names)) or "unknown"
+
+    def header(self) -> list[str]:
+        """The lines above a run."""
+        profile = self.profile
+        lines = [
+            f"linalg-conformance {suite_version()}: profile {profile.name} ({profile.doc}), "
+            f"seed {self.seed}, {self.threads} thread(s) per worker",
+            f"torch {torch.__version__}, reference: scipy {scipy.__version__}, "
+            f"numpy {np.__version__}, BLAS {self.blas}",
+        ]
+        for device, facts in self.facts.items():
+            told = ", ".join(f"{k} {v}" for k, v in facts.items() if k != "backend" and v)
+            lines.append(f"device {device} ({facts['backend']}): {told}")
+        if not profile.conformance:
+            lines.append(f"'{profile.name}' IS NOT A CONFORMANCE RUN; 'standard' is")
+        return lines
+
+    def properties(self) -> dict[str, str]:
+        """The properties of the suite in the XML."""
+        found = {
+            "suite": f"linalg-conformance {suite_version()}",
+            "torch": torch.__version__,
+            "numpy": np.__version__,
+            "scipy": scipy.__version__,
+            "python": platform.python_version(),
+            "os": self.os,
+            "cpu": platform.processor() or platform.machine(),
+            "cores": str(os.cpu_count()),
+            "blas": self.blas,
+            "profile": self.profile.name,
+            "seed": str(self.seed),
+            "threads": str(self.threads),
+            "started": self.started,
+        }
+        for device, facts in self.facts.items():
+            found |= {f"device.{device}.{name}": value for name, value in facts.items()}
+        return found
+
+
+def crash_outcome(case: str, seconds: float, limit: float) -> Outcome:
+    """The outcome of a case whose process died: ``timeout`` if its time was up, else ``crash``."""
+    late = limit > 0 and seconds >= limit
+    return Outcome(
+        case=case,
+        verdict="timeout" if late else "crash",
+        measures=(Measured("error", float("inf"), 0.0),),
+        reason=f"no answer within {limit:g} s" if late else "the process died",
+        seconds=seconds,
+    )
+
+
+def suite_version() -> str:
+    """The installed version of the suite, or that of a bare checkout."""
+    try:
+        return version("linalg-conformance")
+    except PackageNotFoundError:
+        return "(not installed)"

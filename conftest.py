@@ -1,0 +1,218 @@
+"""pytest wiring: options, device x case parametrization, verdicts, XML properties, summary.
+
+What a case is, how it is run and how it is judged is in ``conformance``; this file knows no
+backend and no operation by name.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Generator
+from typing import Any
+
+import pytest
+
+from conformance.session import Session, SetupError, crash_outcome
+from conformance.summary import Summary
+
+_session = pytest.StashKey[Session]()
+
+
+# --- options and start ------------------------------------------------------------------------
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    group = parser.getgroup("linalg-conformance")
+    group.addoption(
+        "--device",
+        metavar="NAMES",
+        help="devices to test: mps, cuda:1, 'cuda,cpu', all; default: every accelerator "
+        "present, else the CPU (python -m conformance devices lists them)",
+    )
+    group.addoption(
+        "--device-plugin",
+        metavar="FILE",
+        action="append",
+        default=[],
+        help="a Python file with a further devices.base.Backend; may be repeated",
+    )
+    group.addoption(
+        "--profile",
+        default="standard",
+        metavar="NAME",
+        help="quick (a smoke test), standard (the conformance run, the default) or full (nightly)",
+    )
+    group.addoption("--seed", type=int, default=0, help="seed of the matrices; default 0")
+    group.addoption(
+        "--threads", type=int, default=1, help="BLAS and torch threads per worker; default 1"
+    )
+    group.addoption(
+        "--tolerances", metavar="FILE", action="append", help="instead of tolerances.toml"
+    )
+    group.addoption(
+        "--known-issues", metavar="FILE", action="append", help="instead of known_issues.toml"
+    )
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.addinivalue_line(
+        "markers",
+        "cases(*operations, plan='matrix'): run the test on the plan's cases of these operations",
+    )
+    if not hasattr(config, "workerinput"):
+        config.pluginmanager.register(Recorder(config), "conformance-recorder")
+
+
+def session_of(config: pytest.Config) -> Session:
+    """The session of this run, set up at the first call. pytest.UsageError if that fails."""
+    if _session not in config.stash:
+        option = config.option
+        try:
+            config.stash[_session] = Session(
+                device=option.device,
+                plugins=option.device_plugin,
+                profile=option.profile,
+                seed=option.seed,
+                threads=option.threads,
+                tolerance_files=option.tolerances,
+                known_issue_files=option.known_issues,
+            )
+        except SetupError as error:
+            raise pytest.UsageError(str(error)) from error
+    return config.stash[_session]
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_auto_num_workers(config: pytest.Config) -> int | None:
+    """One worker for each accelerator; on the CPU one for each core."""
+    targets = session_of(config).targets.values()
+    return sum(target.backend.accelerator for target in targets) or None
+
+
+def pytest_report_header(config: pytest.Config) -> list[str]:
+    return session_of(config).header()
+
+
+# --- cases ------------------------------------------------------------------------------------
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    marker = metafunc.definition.get_closest_marker("cases")
+    if marker is None:
+        return
+    session = session_of(metafunc.config)
+    cases = session.cases(*marker.args, plan=marker.kwargs.get("plan", "matrix"))
+    metafunc.parametrize("trial", cases, ids=map(str, cases), indirect=True)
+
+
+@pytest.fixture
+def trial(request: pytest.FixtureRequest) -> Any:
+    """One case on one device, ready to be run and judged."""
+    return session_of(request.config).trial(request.param)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
+    """Run a test that has a trial, settle its verdict and tell pytest."""
+    trial = pyfuncitem.funcargs.get("trial")
+    if trial is None or pyfuncitem.get_closest_marker("cases") is None:
+        return None
+    session = session_of(pyfuncitem.config)
+    outcome, text = session.perform(pyfuncitem.obj, trial, pyfuncitem.nodeid)
+    pyfuncitem.user_properties.extend(outcome.properties())
+    if outcome.verdict in ("fail", "fixed"):
+        raise pytest.fail.Exception(text, pytrace=False)
+    if outcome.verdict == "unsupported":
+        pytest.skip(outcome.reason)
+    if outcome.verdict == "known":
+        pytest.xfail(outcome.reason)
+    return True
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, Any, Any]:
+    """After an error that poisons the process nothing more may run in it.
+
+    The worker dies before it takes another case, so that xdist charges this one and starts afresh.
+    """
+    done = yield
+    if session_of(item.config).poisoned:
+        if hasattr(item.config, "workerinput"):
+            time.sleep(0.5)  # let the report of the case get out
+            os._exit(70)
+        pytest.exit(f"the device cannot be used after {item.nodeid}", returncode=70)
+    return done
+
+
+# --- the record -------------------------------------------------------------------------------
+
+
+class Recorder:
+    """Controller side: verdicts into the summary and into the XML, at the end the counts."""
+
+    def __init__(self, config: pytest.Config) -> None:
+        self.config = config
+        self.summary = Summary()
+        self.started: dict[str, float] = {}
+        self.deselected = 0
+
+    def pytest_deselected(self, items: list[pytest.Item]) -> None:
+        self.deselected += len(items)
+
+    def pytest_runtest_logstart(self, nodeid: str) -> None:
+        self.started[nodeid] = time.monotonic()
+
+    @pytest.hookimpl(optionalhook=True)
+    def pytest_handlecrashitem(self, crashitem: str, report: pytest.TestReport) -> None:
+        """A worker died: the case it was running is charged, as a timeout if its time was up."""
+        if "[" not in crashitem:
+            return
+        seconds = time.monotonic() - self.started.get(crashitem, time.monotonic())
+        limit = float(self.config.getoption("timeout", None) or 0)
+        case = crashitem.partition("[")[2].rpartition("]")[0]
+        report.user_properties = crash_outcome(case, seconds, limit).properties()
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        crashed = report.when not in ("setup", "call", "teardown")
+        if report.when == "call" or crashed:
+            self.summary.add(report.user_properties)
+        xml = _log_xml(self.config)
+        if crashed and xml is not None:
+            for name, value in report.user_properties:
+                xml.node_reporter(report).add_property(name, value)
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_sessionfinish(self) -> None:
+        xml = _log_xml(self.config)
+        if xml is not None:
+            for name, value in self.properties().items():
+                xml.add_global_property(name, value)
+
+    def properties(self) -> dict[str, str]:
+        """The properties of the suite."""
+        session = session_of(self.config)
+        whole = session.profile.conformance and not self.deselected and not self._narrowed()
+        return {
+            **session.properties(),
+            "conformance": str(whole).lower(),
+            **self.summary.properties(),
+        }
+
+    def _narrowed(self) -> bool:
+        """Were tests picked on the command line rather than taken whole?"""
+        option = self.config.option
+        return bool(option.keyword or option.markexpr) or any("::" in a for a in self.config.args)
+
+    def pytest_terminal_summary(self, terminalreporter: Any) -> None:
+        lines = list(self.summary.lines())
+        if lines:
+            terminalreporter.section("conformance")
+            for line in lines:
+                terminalreporter.write_line(line)
+
+
+def _log_xml(config: pytest.Config) -> Any:
+    from _pytest.junitxml import xml_key
+
+    return config.stash.get(xml_key, None)

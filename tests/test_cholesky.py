@@ -1,0 +1,117 @@
+"""Cholesky: ``torch.linalg.cholesky``, ``cholesky_ex``, ``cholesky_solve``, ``cholesky_inverse``."""
+
+from __future__ import annotations
+
+import re
+
+import numpy as np
+import pytest
+import torch
+
+from conformance import measures, reference
+from conformance.trial import Trial
+
+
+@pytest.mark.cases("cholesky")
+def test_cholesky(trial: Trial) -> None:
+    """A = L Lh (or Uh U), exactly triangular, real positive diagonal; one triangle is read."""
+    (L,) = trial.outputs
+    trial.judge(**factor(trial, L), **trial.common())
+
+
+@pytest.mark.cases("cholesky_ex")
+def test_cholesky_ex(trial: Trial) -> None:
+    """As cholesky, and info is 0."""
+    L, info = trial.outputs
+    trial.judge(
+        **factor(trial, L),
+        info=measures.info(info, np.zeros(len(L), dtype=int)),
+        **trial.common(),
+    )
+
+
+@pytest.mark.cases("cholesky_ex", plan="indefinite")
+def test_cholesky_ex_indefinite(trial: Trial) -> None:
+    """info is the order of the first leading minor that is not positive definite, 0 elsewhere.
+
+    The factor of a matrix that failed is unspecified; that of a good neighbour is not.
+    ``check_errors=True`` raises as ``cholesky`` does.
+    """
+    expected = trial.referred(reference.cholesky_info)
+    if trial.variant.arguments.get("check_errors") and expected.any():
+        trial.judge(error=raised(trial, expected))
+        return
+    L, info = trial.outputs
+    good = expected == 0
+    trial.judge(
+        info=measures.info(info, expected),
+        reconstruction=np.where(
+            good, measures.cholesky_reconstruction(trial.A, lower(trial, L), **trial.units), 0.0
+        ),
+        untouched=trial.untouched(),
+        metadata=trial.metadata(),
+    )
+
+
+@pytest.mark.cases("cholesky", plan="indefinite")
+def test_cholesky_indefinite(trial: Trial) -> None:
+    """LinAlgError names the first matrix of the batch that fails and its leading minor."""
+    trial.judge(error=raised(trial, trial.referred(reference.cholesky_info)))
+
+
+@pytest.mark.cases("cholesky_solve")
+def test_cholesky_solve(trial: Trial) -> None:
+    """X solves L Lh X = B."""
+    (X,) = trial.outputs
+    L = lower(trial, trial.of(1))
+    trial.judge(
+        residual=measures.solve_residual(product(L), X, trial.of(0), **trial.units),
+        **trial.common(),
+    )
+
+
+@pytest.mark.cases("cholesky_inverse")
+def test_cholesky_inverse(trial: Trial) -> None:
+    """X is the inverse of L Lh, and Hermitian."""
+    (X,) = trial.outputs
+    L = lower(trial, trial.of(0))
+    trial.judge(
+        residual=measures.inverse_residual(product(L), X, **trial.units),
+        hermitian=measures.hermitian(X, **trial.units),
+        **trial.common(),
+    )
+
+
+def factor(trial: Trial, L: np.ndarray) -> dict[str, np.ndarray]:
+    """What makes L the Cholesky factor of A."""
+    L = lower(trial, L)
+    return {
+        "reconstruction": measures.cholesky_reconstruction(trial.A, L, **trial.units),
+        "triangle": measures.triangle(L, upper=False),
+        "diagonal": measures.cholesky_diagonal(L),
+        "factor": measures.cholesky_factor(
+            L, trial.referred(reference.cholesky), trial.cond, **trial.units
+        ),
+    }
+
+
+def lower(trial: Trial, L: np.ndarray) -> np.ndarray:
+    """The lower factor, whichever triangle the variant asks for."""
+    return np.conj(np.swapaxes(L, -1, -2)) if trial.variant.read == "U" else L
+
+
+def product(L: np.ndarray) -> np.ndarray:
+    """L Lh."""
+    return L @ np.conj(np.swapaxes(L, -1, -2))
+
+
+def raised(trial: Trial, expected: np.ndarray) -> float:
+    """0 if the call raises LinAlgError that names the first failing matrix and its minor."""
+    at = int(np.flatnonzero(expected)[0])
+    try:
+        trial.results  # noqa: B018 - the call is the test
+    except torch.linalg.LinAlgError as error:
+        numbers = set(map(int, re.findall(r"\d+", str(error))))
+        named = {int(expected[at])} | ({at} if trial.case.batch else set())
+        return 0.0 if named <= numbers else np.inf
+    return np.inf

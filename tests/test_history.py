@@ -1,0 +1,103 @@
+"""What was called before must not matter: dirty workspaces, failures, threads, first calls."""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+
+from conformance.fresh import in_fresh_process
+from conformance.trial import Trial
+from tests.test_cholesky import (
+    test_cholesky,
+    test_cholesky_ex,
+    test_cholesky_inverse,
+    test_cholesky_solve,
+)
+from tests.test_eigh import test_eigh, test_eigvalsh
+from tests.test_qr import test_geqrf, test_householder_product, test_ormqr, test_qr
+from tests.test_svd import test_svd, test_svdvals
+
+JUDGES: dict[str, Callable[[Trial], None]] = {
+    "svd": test_svd,
+    "svdvals": test_svdvals,
+    "eigh": test_eigh,
+    "eigvalsh": test_eigvalsh,
+    "qr": test_qr,
+    "geqrf": test_geqrf,
+    "householder_product": test_householder_product,
+    "ormqr": test_ormqr,
+    "cholesky": test_cholesky,
+    "cholesky_ex": test_cholesky_ex,
+    "cholesky_solve": test_cholesky_solve,
+    "cholesky_inverse": test_cholesky_inverse,
+}
+CALLS = 40  # more than any small ring of buffers or streams
+THREADS = 4
+
+
+@pytest.mark.cases(*JUDGES, plan="history")
+def test_after_poison(trial: Trial) -> None:
+    """After calls on NaN of the same and of other sizes, whose workspaces stay dirty."""
+    for arrays in (trial.arrays(), bigger(trial, 7)):
+        with contextlib.suppress(RuntimeError):
+            trial.call([np.full_like(array, np.nan) for array in arrays])
+    JUDGES[trial.case.operation](trial)
+
+
+@pytest.mark.cases(*JUDGES, plan="history")
+def test_after_other_batches(trial: Trial) -> None:
+    """After calls on batches of other sizes, larger and smaller."""
+    for size in (5, 1, 67, 2, 3):
+        trial.call(bigger(trial, size))
+    JUDGES[trial.case.operation](trial)
+
+
+@pytest.mark.cases(*JUDGES, plan="history")
+def test_every_call(trial: Trial) -> None:
+    """Forty calls in a row give the same results, the first and the last included."""
+    worst = np.zeros(len(trial.index))
+    arrays = trial.arrays()
+    for _ in range(CALLS):
+        worst = np.maximum(worst, trial.difference(trial.raw, trial.call(arrays)))
+    trial.judge(layout=worst)
+
+
+@pytest.mark.cases(*JUDGES, plan="history")
+def test_threads(trial: Trial) -> None:
+    """Four threads that call at once, each on operands of its own, get what one alone gets."""
+    alone, arrays = trial.raw, trial.arrays()
+    start = threading.Barrier(THREADS)
+    found: list[np.ndarray | Exception] = []
+
+    def work() -> None:
+        start.wait()
+        try:
+            for _ in range(CALLS // THREADS):
+                found.append(trial.difference(alone, trial.call(arrays)))
+        except Exception as error:
+            found.append(error)
+
+    threads = [threading.Thread(target=work) for _ in range(THREADS)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    for each in found:
+        if isinstance(each, Exception):
+            raise each
+    trial.judge(layout=np.maximum.reduce(found))
+
+
+@pytest.mark.cases(*JUDGES, plan="first-call")
+def test_first_call(trial: Trial) -> None:
+    """The first call of a fresh process."""
+    trial.adopt(in_fresh_process(JUDGES[trial.case.operation], trial))
+
+
+def bigger(trial: Trial, size: int) -> list[np.ndarray]:
+    """The operands of the first matrix, ``size`` times, along a new batch axis."""
+    return [np.stack([array] * size) for array in trial.arrays(0)]

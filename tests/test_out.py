@@ -1,0 +1,65 @@
+"""``out=``: what does not fit is resized with the documented warning, or refused."""
+
+from __future__ import annotations
+
+import warnings
+
+import numpy as np
+import pytest
+import torch
+
+from conformance.operations import OPERATIONS
+from conformance.trial import Trial
+
+RESIZED = "An output with one or more elements was resized"
+
+
+@pytest.mark.cases(*OPERATIONS, plan="out")
+def test_out_resized(trial: Trial) -> None:
+    """A wrong shape is resized, with a warning unless it is empty; the results are right."""
+    worst = np.zeros(len(trial.index))
+    warned = True
+    for extra, warns in ((0, False), (3, True)):
+        out = received(trial, lambda t, extra=extra: t.new_empty((extra,)))
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            results = trial.attempt(lambda out=out: called(trial, out))
+        warned &= warns == any(RESIZED in str(w.message) for w in caught)
+        worst = np.maximum(worst, trial.difference(trial.raw, trial.fetched(results)))
+    trial.judge(layout=worst, error=0.0 if warned else np.inf)
+
+
+@pytest.mark.cases(*OPERATIONS, plan="out")
+def test_out_wrong_dtype(trial: Trial) -> None:
+    """Results are not cast to an integer ``out``: RuntimeError, and the operand is untouched."""
+    out = received(trial, lambda t: t.new_empty(t.shape, dtype=torch.int16))
+    trial.judge(error=refused(trial, out), untouched=trial.untouched())
+
+
+@pytest.mark.cases(*OPERATIONS, plan="out")
+def test_out_wrong_device(trial: Trial) -> None:
+    """An ``out`` on another device is refused: RuntimeError."""
+    elsewhere = "cpu" if trial.backend.accelerator else "meta"
+    out = received(trial, lambda t: torch.empty(t.shape, dtype=t.dtype, device=elsewhere))
+    trial.judge(error=refused(trial, out), untouched=trial.untouched())
+
+
+def received(trial: Trial, make) -> tuple[torch.Tensor, ...]:  # type: ignore[no-untyped-def]
+    """Preallocated results made from the functional ones."""
+    return tuple(make(t.detach()) for t in trial.results)
+
+
+def called(trial: Trial, out: tuple[torch.Tensor, ...]) -> tuple[torch.Tensor, ...]:
+    """The case's call with ``out``."""
+    views = [placed.view for placed in trial.operands]
+    return trial.function(*views, out=out if len(out) > 1 else out[0])
+
+
+def refused(trial: Trial, out: tuple[torch.Tensor, ...]) -> float:
+    """0 if the call raises RuntimeError (or a subclass), as for every function of torch."""
+    try:
+        called(trial, out)
+        trial.backend.synchronize(trial.device)
+    except RuntimeError as error:
+        return np.inf if "INTERNAL ASSERT" in str(error) else 0.0
+    return np.inf
