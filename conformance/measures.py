@@ -56,9 +56,7 @@ def orthonormality(Q: Array, *, eps: float) -> Floats:
         return _norm(gram) / (max(m, 1) * eps)
 
 
-def values(
-    computed: Array, reference: Array, n: int, *, eps: float, smallest: float
-) -> Floats:
+def values(computed: Array, reference: Array, n: int, *, eps: float, smallest: float) -> Floats:
     """``max |s - s_ref| / (n eps max |s_ref|)`` for singular values or eigenvalues, ``(k, p)``.
 
     ``n`` is the larger dimension of the matrix. The bound of Weyl; LAPACK xCHKBD test 7, xSTECH.
@@ -178,7 +176,7 @@ def cholesky_factor(
 
 
 def info(computed: NDArray[np.integer], reference: NDArray[np.integer]) -> Floats:
-    """0 if equal, else inf: the order of the first minor that is not positive definite, ``(k,)``."""
+    """0 if equal, else inf: the order of the first minor that is not definite, ``(k,)``."""
     computed, reference = np.asarray(computed), np.asarray(reference)
     _same(computed, reference, 1)
     return _verdict(computed == reference)

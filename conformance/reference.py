@@ -93,7 +93,7 @@ def cholesky_info(A: Array) -> NDArray[np.int64]:
     """
     if not A.size:
         return np.zeros(len(A), np.int64)
-    A, _ = _scaled(A)
+    A, _ = _scaled(A, even=True)  # keeps the roots of perfect squares exact
     potrf = lapack.zpotrf if A.dtype.kind == "c" else lapack.dpotrf
     return np.array([potrf(a, lower=1)[1] for a in A], np.int64)
 
