@@ -17,10 +17,14 @@ import numpy.typing as npt
 Mask = npt.NDArray[np.bool_]
 
 
-def interactions(axes: int, strength: int, core: Sequence[int] = ()) -> list[tuple[int, ...]]:
-    """All pairs of axes and, at strength 3, all triples within ``core``."""
+def interactions(axes: int, strength: int, axis: int) -> list[tuple[int, ...]]:
+    """Each value (strength 1), every pair (2), every pair and every triple with ``axis`` (3)."""
+    if strength == 1:
+        return [(i,) for i in range(axes)]
     pairs = list(combinations(range(axes), 2))
-    return pairs if strength == 2 else pairs + list(combinations(sorted(core), 3))
+    if strength == 2:
+        return pairs
+    return pairs + [tuple(sorted((axis, *pair))) for pair in pairs if axis not in pair]
 
 
 def covering_array(

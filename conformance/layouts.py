@@ -108,7 +108,7 @@ LAYOUTS: dict[str, Layout] = {
         Layout(
             "expanded",
             "one matrix seen as a batch, stride 0",
-            lambda A: A.reshape(-1, *A.shape[-2:])[0].copy(),
+            lambda A: A[(0,) * (A.ndim - 2)].copy(),
             lambda t, shape: t.expand(shape),
             needs="batch",
         ),

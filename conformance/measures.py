@@ -118,6 +118,18 @@ def qr_reconstruction(A: Array, Q: Array, R: Array, *, eps: float, smallest: flo
         return _ratio(_norm(A - np.matmul(Q, R)), max(m, n), eps * _norm(A), grid)
 
 
+def gram(A: Array, R: Array, *, eps: float, smallest: float) -> Floats:
+    """``|AhA - RhR| / (max(m, n) eps |A|_1 |A|_inf)``: what R alone, ``(k, p, n)``, must satisfy."""
+    k, m, n = _stack(A, "A")
+    _shape(R, "R", (k, min(m, n), n), (k, m, n))
+    with np.errstate(all="ignore"):
+        (A, exponent), smallest = _normalised(A), smallest
+        R = _ldexp(R, -exponent) if exponent.any() else R
+        error = _norm(np.matmul(_adjoint(A), A) - np.matmul(_adjoint(R), R))
+        size = _norm(A) * _norm(_adjoint(A))
+        return _ratio(error, max(m, n), eps * size, np.ldexp(smallest, -exponent))
+
+
 def triangle(X: Array, *, upper: bool = True) -> Floats:
     """0 if the other triangle of X, ``(k, m, n)``, holds exact zeros only, else inf."""
     _, m, n = _stack(X, "X")

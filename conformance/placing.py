@@ -35,7 +35,7 @@ def place(array: Array, layout: Layout, backend: Backend, device: str, batch: in
     """
     if array.ndim != batch + 2:
         layout = LAYOUTS["row-major"]
-    host = layout.store(array)
+    host = layout.store(array).reshape(array.shape) if array.ndim == 0 else layout.store(array)
     base = backend.send(torch.from_numpy(host.copy()), device)
     return Placed(base, layout.view(base, array.shape), host)
 
@@ -85,8 +85,13 @@ Metadata = tuple[tuple[int, ...], tuple[int, ...], torch.dtype, str]
 
 
 def metadata(tensor: torch.Tensor) -> Metadata:
-    """Shape, strides, dtype and device type."""
-    return tuple(tensor.shape), tensor.stride(), tensor.dtype, tensor.device.type
+    """Shape, strides, dtype and device type. A stride that steps nowhere counts as 0."""
+    shape, empty = tuple(tensor.shape), tensor.numel() == 0
+    strides = tuple(
+        0 if empty or size == 1 else stride
+        for size, stride in zip(shape, tensor.stride(), strict=True)
+    )
+    return shape, strides, tensor.dtype, tensor.device.type
 
 
 def predicted(call: Any, operands: Sequence[torch.Tensor]) -> list[Metadata]:
@@ -97,5 +102,7 @@ def predicted(call: Any, operands: Sequence[torch.Tensor]) -> list[Metadata]:
     """
     from torch._subclasses.fake_tensor import FakeTensorMode
 
-    with FakeTensorMode() as mode:
-        return [metadata(t) for t in call(*(mode.from_tensor(o.detach()) for o in operands))]
+    mode = FakeTensorMode()
+    fakes = [mode.from_tensor(operand.detach()) for operand in operands]
+    with mode:
+        return [metadata(t) for t in call(*fakes)]

@@ -11,7 +11,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cache
-from itertools import combinations
 
 import numpy as np
 
@@ -97,13 +96,33 @@ PROFILES: dict[str, Profile] = {
         ),
     )
 }
+# The families that are run on the big sizes and the big batches too.
+BULK = frozenset(
+    {"random", "mixed", "null-space", "moderate", "clustered", "integer", "one-negative"}
+)
+# Operations that share the kernels of another: quick runs them on the families of BULK only, and
+# standard asks for pairs, not triples.
+DERIVED = frozenset(
+    "svdvals eigvalsh cholesky_ex cholesky_solve cholesky_inverse geqrf householder_product "
+    "ormqr".split()
+)
+# Families that quick leaves out, since it runs a similar one.
+SIMILAR = frozenset(
+    "one-large arithmetic log-uniform random-values geometric-reversed scaled-up scaled-down "
+    "positive kahan vandermonde frank companion toeplitz arrow bidiagonal lower-triangular "
+    "graded-rows graded-up column-scaled-descending column-scaled-random correlation "
+    "matern-kernel noise-tail diagonal-sorted nearly-diagonal".split()
+)
 _MANY = 10_000  # a batch of more matrices than this is of tiny ones
 _TINY = 9  # elements of a tiny matrix
 
 
 @dataclass(frozen=True)
 class Plan:
-    """What a test function varies. ``families`` selects them, the rest narrows the profile."""
+    """What a test function varies. ``families`` selects them, the rest narrows the profile.
+
+    ``dtypes`` and ``exactly`` (shapes), where given, stand instead of the device's and profile's.
+    """
 
     name: str
     doc: str
@@ -112,10 +131,28 @@ class Plan:
     batches: Callable[[Shape], bool] = lambda batch: True
     layouts: Callable[[str], bool] = lambda layout: True
     variants: Callable[[str], bool] = lambda variant: True
+    dtypes: tuple[str, ...] = ()
+    exactly: tuple[Shape, ...] = ()
 
 
 def _ordinary(family: Family, kind: str) -> bool:
     return kind in family.kinds and "nonfinite" not in family.traits
+
+
+def _one_of(*names: str) -> Callable[[Family, str], bool]:
+    return lambda family, kind: family.name in names and kind in family.kinds
+
+
+def _single(batch: Shape) -> bool:
+    return not batch
+
+
+def _row_major(layout: str) -> bool:
+    return layout == "row-major"
+
+
+def _plain(variant: str) -> bool:
+    return "-" not in variant or variant.startswith(("left", "right"))
 
 
 def _small(limit: int) -> Callable[[Shape], bool]:
@@ -130,7 +167,7 @@ PLANS: dict[str, Plan] = {
             "nonfinite",
             "NaN and Inf in every position class",
             lambda family, kind: kind in family.kinds and "nonfinite" in family.traits,
-            shapes=_small(33 * 33),
+            shapes=lambda shape: shape in _shapes("1 2 3 5x3 3x5 8 33"),
             batches=_small(70),
             layouts=lambda layout: layout in ("row-major", "column-major", "sliced"),
         ),
@@ -138,26 +175,68 @@ PLANS: dict[str, Plan] = {
             "indefinite",
             "Cholesky must fail, at a known leading minor",
             lambda family, kind: "indefinite" in family.kinds,
-            shapes=lambda shape: _small(130 * 130)(shape) and shape[0] == shape[1],
+            shapes=lambda shape: shape in _shapes("2 3 4 8 16 17 33 65 129"),
             batches=_small(600),
         ),
         Plan(
             "scaling",
             "powers of two times ordinary matrices",
-            lambda family, kind: _ordinary(family, kind)
-            and not family.traits & {"extreme", "subnormal"},
-            shapes=_small(66 * 66),
+            _one_of("moderate", "random", "null-space", "integer", "graded-both", "clustered"),
+            shapes=lambda shape: shape in _shapes("1 2 5x3 3x5 8 33 65x33"),
             batches=_small(8),
-            layouts=lambda layout: layout == "row-major",
+            layouts=_row_major,
         ),
         Plan(
             "history",
             "ordinary matrices among other calls",
-            lambda family, kind: _ordinary(family, kind) and "bulk" in family.traits,
-            shapes=_small(33 * 33),
+            _one_of("moderate", "mixed"),
+            exactly=((5, 5), (16, 16), (33, 33)),
             batches=_small(8),
-            layouts=lambda layout: layout == "row-major",
-            variants=lambda variant: "-" not in variant,
+            layouts=_row_major,
+            variants=_plain,
+        ),
+        Plan(
+            "first-call",
+            "the first call of a process",
+            _one_of("moderate"),
+            exactly=((3, 3),),
+            batches=_single,
+            layouts=_row_major,
+            variants=_plain,
+        ),
+        Plan(
+            "out",
+            "small matrices for which ``out`` does not fit",
+            _one_of("moderate"),
+            exactly=((4, 4),),
+            batches=_small(8),
+            layouts=_row_major,
+            variants=_plain,
+        ),
+        Plan(
+            "refused-dtype",
+            "dtypes that no factorization takes",
+            _one_of("identity", "ones"),
+            exactly=((3, 3),),
+            batches=_single,
+            layouts=_row_major,
+            dtypes=("float16", "bfloat16", "int32", "int64", "uint8", "bool"),
+        ),
+        Plan(
+            "vector",
+            "a 1-D tensor",
+            _one_of("identity"),
+            exactly=((3,),),
+            batches=_single,
+            layouts=_row_major,
+        ),
+        Plan(
+            "non-square",
+            "where a square matrix is needed",
+            _one_of("identity"),
+            exactly=((3, 4), (4, 3)),
+            batches=_single,
+            layouts=_row_major,
         ),
     )
 }
@@ -184,14 +263,11 @@ def plan_cases(
         (i, j): _mask(axes[i], axes[j], _RULES[i, j], profile)
         for i, j in _RULES
     }
-    wanted = interactions(len(axes), 2)
-    if profile.strength == 3:
-        wanted += [
-            tuple(sorted((_DTYPE, *pair)))
-            for pair in combinations([a for a in range(len(axes)) if a != _DTYPE], 2)
-            if pair != (_FAMILY, _SHAPE)
-        ]
-    rows = covering_array([len(axis) for axis in axes], wanted, allowed)
+    strength = profile.strength if plan.name == "matrix" else profile.strength - 1
+    if operation_name in DERIVED:
+        strength = min(strength, 2)
+    wanted = set(interactions(len(axes), strength, _DTYPE)) - {(_DTYPE, _FAMILY, _SHAPE)}
+    rows = covering_array([len(axis) for axis in axes], sorted(wanted), allowed)
     return tuple(
         Case(device, operation_name, *(axis[i] for axis, i in zip(axes, row, strict=True)))
         for row in rows
@@ -207,19 +283,31 @@ def _axes(
     square = operation.kind != "general"
     return (
         [name for name in operation.variant_names(abilities.drivers) if plan.variants(name)],
-        abilities.dtypes,
-        [f.name for f in FAMILIES.values() if plan.families(f, operation.kind)],
+        plan.dtypes or abilities.dtypes,
         [
-            s
-            for s in profile.shapes
-            if plan.shapes(s)
-            and not (square and s[0] != s[1])
-            and not (operation.tall and s[0] < s[1])
+            f.name
+            for f in FAMILIES.values()
+            if plan.families(f, operation.kind) and _included(f.name, plan, profile, operation)
+        ],
+        plan.exactly
+        or [
+            shape
+            for shape in profile.shapes
+            if plan.shapes(shape)
+            and not (square and shape[0] != shape[1])
+            and not (operation.tall and shape[0] < shape[1])
         ],
         [b for b in profile.batches if not b or plan.batches(b)],
         [name for name in LAYOUTS if plan.layouts(name)],
         [name for name in abilities.captures if name in CAPTURES],
     )
+
+
+def _included(family: str, plan: Plan, profile: Profile, operation: Operation) -> bool:
+    """Does the profile run the family? quick leaves some out of the matrix."""
+    if profile.conformance or plan.name != "matrix":
+        return True
+    return family in BULK if operation.name in DERIVED else family not in SIMILAR
 
 
 def _size(shape: Iterable[int]) -> int:
@@ -228,13 +316,13 @@ def _size(shape: Iterable[int]) -> int:
 
 def _family_shape(family: str, shape: Shape, profile: Profile) -> bool:
     traits = FAMILIES[family].traits
-    if "square" in traits and shape[0] != shape[1]:
+    if "square" in traits and shape[0] != shape[-1]:
         return False
-    return "bulk" in traits or _size(shape) * min(shape) <= profile.work
+    return family in BULK or _size(shape) * min(shape) <= profile.work
 
 
 def _family_batch(family: str, batch: Shape, profile: Profile) -> bool:
-    return "bulk" in FAMILIES[family].traits or _size(batch) <= _MANY
+    return family in BULK or _size(batch) <= _MANY
 
 
 def _shape_batch(shape: Shape, batch: Shape, profile: Profile) -> bool:

@@ -111,6 +111,38 @@ def condition_of(s: Floats) -> Floats:
         return np.where(s[:, -1] == 0, np.inf, s[:, 0] / s[:, -1])
 
 
+def condition_scaled(A: Array) -> Floats:
+    """The condition of A with its columns (``m < n``: its rows) scaled to length 1, ``(k,)``.
+
+    Within sqrt(n) of the smallest that any column scaling reaches; van der Sluis, Numer. Math. 14
+    (1969).
+    """
+    if A.shape[1] < A.shape[2]:
+        A = A.conj().swapaxes(-1, -2)
+    with np.errstate(all="ignore"):
+        largest = np.abs(A).max(axis=-2, keepdims=True, initial=0.0)
+        A = A / np.where(largest == 0, 1, largest)
+        length = np.sqrt((np.abs(A) ** 2).sum(axis=-2, keepdims=True))
+        return condition(A / np.where(length == 0, 1, length))
+
+
+def positive_diagonal(R: Array) -> Array:
+    """R, ``(k, p, n)``, with its rows turned so that the diagonal is real and not negative."""
+    diagonal = np.diagonal(R, axis1=-2, axis2=-1)
+    with np.errstate(all="ignore"):
+        size = np.abs(diagonal)
+        phase = np.where(size == 0, 1, np.conj(diagonal) / np.where(size == 0, 1, size))
+    out = np.array(R)
+    out[:, : phase.shape[1]] *= phase[:, :, None]
+    return out
+
+
+def square(V: Array) -> Array:
+    """The reflectors V, ``(k, m, n)`` with ``n <= m``, with zero columns up to ``(k, m, m)``."""
+    k, m, n = V.shape
+    return np.concatenate([V, np.zeros((k, m, m - n), V.dtype)], axis=2)
+
+
 def numerical_rank(s: Floats, m: int, n: int, eps: float) -> NDArray[np.int64]:
     """How many of the descending singular values ``(k, p)`` exceed ``max(m, n) eps s[0]``."""
     if not s.shape[1]:

@@ -45,6 +45,15 @@ class Session:
         tolerance_files: Sequence[str] | None = None,
         known_issue_files: Sequence[str] | None = None,
     ) -> None:
+        self.options = {
+            "device": device,
+            "plugins": plugins,
+            "profile": profile,
+            "seed": seed,
+            "threads": threads,
+            "tolerance_files": tolerance_files,
+            "known_issue_files": known_issue_files,
+        }
         if profile not in PROFILES:
             raise SetupError(f"unknown profile '{profile}'; there are {', '.join(PROFILES)}")
         if threads < 1 or seed < 0:
@@ -94,7 +103,9 @@ class Session:
     def trial(self, case: Case) -> Trial:
         """The case on its device."""
         target = self.targets[case.device]
-        return Trial(case, target.backend, target.device, self.tolerances, self.seed)
+        trial = Trial(case, target.backend, target.device, self.tolerances, self.seed)
+        trial.options = self.options
+        return trial
 
     def perform(self, test: Test, trial: Trial, node: str) -> tuple[Outcome, str]:
         """Run the test; its outcome, and the text that explains a failure."""

@@ -69,6 +69,7 @@ class Trial:
         self.outcome: Outcome | None = None
         self.error: Exception | None = None
         self.promise = ""
+        self.options: dict[str, Any] = {}
 
     # --- input ------------------------------------------------------------------------------
 
@@ -239,8 +240,10 @@ class Trial:
         arrays = []
         for tensor, core in zip(results, self._cores, strict=True):
             array = self.backend.fetch(tensor.detach()).numpy()
-            batch = array.shape[: array.ndim - core]
+            batch = array.shape[: max(0, array.ndim - core)]
             arrays.append(array.reshape(int(np.prod(batch, dtype=int)), *array.shape[len(batch) :]))
+        if "mode" in self.variant.arguments and arrays[0].ndim < 3:  # qr's mode r has no Q
+            arrays[0] = np.zeros((len(arrays[-1]), 0, 0), arrays[0].dtype)
         return tuple(arrays)
 
     @property
@@ -363,6 +366,12 @@ class Trial:
         self.conclude(verdict, judged, self.fallback)
         if failed:
             raise NonConformance("; ".join(m.name for m in failed))
+
+    def adopt(self, outcome: Outcome) -> None:
+        """Take over what the same case came to elsewhere; raise NonConformance if it failed."""
+        self.outcome = outcome
+        if outcome.verdict == "fail":
+            raise NonConformance(outcome.reason)
 
     def measured(self, name: str, value: Array | float | Recorded) -> Measured:
         """The worst of a measure over the batch, with its limit: infinite if only recorded."""

@@ -11,29 +11,21 @@ import pytest
 
 from conformance.fresh import in_fresh_process
 from conformance.trial import Trial
-from tests.test_cholesky import (
-    test_cholesky,
-    test_cholesky_ex,
-    test_cholesky_inverse,
-    test_cholesky_solve,
-)
-from tests.test_eigh import test_eigh, test_eigvalsh
-from tests.test_qr import test_geqrf, test_householder_product, test_ormqr, test_qr
-from tests.test_svd import test_svd, test_svdvals
+from tests import test_cholesky, test_eigh, test_qr, test_svd
 
 JUDGES: dict[str, Callable[[Trial], None]] = {
-    "svd": test_svd,
-    "svdvals": test_svdvals,
-    "eigh": test_eigh,
-    "eigvalsh": test_eigvalsh,
-    "qr": test_qr,
-    "geqrf": test_geqrf,
-    "householder_product": test_householder_product,
-    "ormqr": test_ormqr,
-    "cholesky": test_cholesky,
-    "cholesky_ex": test_cholesky_ex,
-    "cholesky_solve": test_cholesky_solve,
-    "cholesky_inverse": test_cholesky_inverse,
+    "svd": test_svd.test_svd,
+    "svdvals": test_svd.test_svdvals,
+    "eigh": test_eigh.test_eigh,
+    "eigvalsh": test_eigh.test_eigvalsh,
+    "qr": test_qr.test_qr,
+    "geqrf": test_qr.test_geqrf,
+    "householder_product": test_qr.test_householder_product,
+    "ormqr": test_qr.test_ormqr,
+    "cholesky": test_cholesky.test_cholesky,
+    "cholesky_ex": test_cholesky.test_cholesky_ex,
+    "cholesky_solve": test_cholesky.test_cholesky_solve,
+    "cholesky_inverse": test_cholesky.test_cholesky_inverse,
 }
 CALLS = 40  # more than any small ring of buffers or streams
 THREADS = 4

@@ -141,22 +141,29 @@ _MIXTURE = {
     "general": ("null-space", "random", "zero", "geometric", "identity", "ones", "graded-columns"),
     "hermitian": ("null-space", "random", "zero", "geometric", "identity", "ones", "wilkinson"),
     "definite": ("geometric", "identity", "graded-both", "moderate", "integer", "hilbert"),
-    "indefinite": ("indefinite-last", "singular-row", "indefinite-integer"),
 }
 
 
-@family(120, "mixed", "ghdi")
+@family(120, "mixed", "ghd")
 def mixed(draw: Draw) -> Array:
-    """Neighbours of different families, so that what leaks between batch elements is seen
-    (indefinite: every other element is definite)."""
-    names = _MIXTURE[draw.kind]
+    """Neighbours of different families, so that what leaks between batch elements is seen."""
+    return _alternating(draw, _MIXTURE[draw.kind])
+
+
+@family(121, "some-fail", "i", "fails")
+def some_fail(draw: Draw) -> Array:
+    """Every other matrix is definite; the first one is not."""
+    out = _alternating(draw, ("indefinite-last", "singular-row", "indefinite-integer"))
+    sound = replace(draw, kind="definite", k=draw.k // 2)
+    out[1::2] = realise(FAMILIES["moderate"], sound)
+    return out
+
+
+def _alternating(draw: Draw, names: tuple[str, ...]) -> Array:
     out = np.empty((draw.k, draw.m, draw.n), draw.precision.wide)
     for first, name in enumerate(names[: draw.k]):
         count = len(range(first, draw.k, len(names)))
         out[first :: len(names)] = realise(FAMILIES[name], replace(draw, k=count))
-    if draw.kind == "indefinite" and draw.k > 1:
-        sound = replace(draw, kind="definite", k=draw.k // 2)
-        out[1::2] = realise(FAMILIES["moderate"], sound)
     return out
 
 
