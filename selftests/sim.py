@@ -49,6 +49,7 @@ class Sim(PrivateUse1):
 
     name = NAME
     generic = False
+    compilers = ("aot_eager",)
 
     @property
     def type(self) -> str:
