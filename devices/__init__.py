@@ -195,10 +195,19 @@ def _from_file(file: Path) -> list[tuple[str, Backend]]:
     digest = hashlib.sha256(str(path).encode()).hexdigest()[:8]
     name = f"linalg_conformance_plugin_{path.stem}_{digest}"
     try:
-        module = sys.modules.get(name) or _import(name, path)
+        module = _imported(path) or _import(name, path)
     except Exception as error:
         raise DeviceError(f"{origin} cannot be loaded: {first_line(error)}") from error
     return _of_module(origin, module)
+
+
+def _imported(path: Path) -> ModuleType | None:
+    """The module of that file, if the process has it already: it is not to be run twice."""
+    for module in list(sys.modules.values()):
+        file = getattr(module, "__dict__", {}).get("__file__")
+        if isinstance(file, str) and Path(file).name == path.name and Path(file).resolve() == path:
+            return module
+    return None
 
 
 def _import(name: str, path: Path) -> ModuleType:

@@ -16,6 +16,18 @@ REFUSALS = (
     r"Low precision dtypes not supported",
 )
 
+#: ... and these classes of PyTorch's tracers say it by their name: no message is looked at, ...
+REFUSING = frozenset(
+    {
+        "DataDependentOutputException",
+        "DynamicOutputShapeException",
+        "GuardOnDataDependentSymNode",
+        "Unsupported",
+        "UnsupportedOperatorException",
+        "UserError",
+    }
+)
+
 #: ... unless it also says that something broke while the work was under way.
 BREAKAGES = (
     r"INTERNAL ASSERT",
@@ -48,7 +60,10 @@ FATALITIES = (
 )
 
 #: How PyTorch's and the vendors' CPU fallbacks announce themselves.
-FALLBACKS = (r"fall(s|ing)? ?back (to run on|to|on) (the )?CPU", r"fallback from \w+ to CPU")
+FALLBACKS = (
+    r"[Ff](a|e)ll(s|ing|en)?[ -]?back\b.*\bCPU\b",  # MPS, XPU, NPU, ...
+    r"\bCPU\b.*\b(instead|[Ff]allback)\b",
+)
 
 
 def matches(patterns: Sequence[str], text: str) -> bool:

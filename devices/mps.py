@@ -50,7 +50,7 @@ class Mps(Backend):
 
     def jacobi_svd(self, driver: str | None) -> bool:
         """The native kernel of PyTorch 2.14 is a one-sided Jacobi method; earlier ones are not."""
-        return torch.__version__ >= torch.torch_version.TorchVersion("2.14")
+        return torch.__version__ >= "2.14"
 
     def synchronize(self, device: str) -> None:
         torch.mps.synchronize()

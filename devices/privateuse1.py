@@ -34,6 +34,14 @@ class PrivateUse1(Backend):
         return UNREGISTERED if self.name == "privateuse1" else self.name
 
     @property
+    def compilers(self) -> tuple[str, ...]:  # type: ignore[override]
+        """Inductor generates code for out-of-tree devices that have told it how."""
+        from torch._inductor.codegen.common import get_scheduling_for_device
+
+        known = get_scheduling_for_device(self.type) is not None
+        return ("inductor", "aot_eager") if known else ("aot_eager",)
+
+    @property
     def module(self) -> Any:
         """``torch.NAME``, where the package registered one."""
         return getattr(torch, self.type, None)

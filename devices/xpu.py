@@ -29,6 +29,11 @@ class Xpu(Backend):
         built = hasattr(torch, "xpu") and torch.xpu._is_compiled()
         return "no device or no driver was found" if built else "this PyTorch is built without XPU"
 
+    def dtypes_on(self, device: str) -> tuple[str, ...]:
+        """Client GPUs before the B series compute in single precision only."""
+        properties = torch.xpu.get_device_properties(self.torch_device(device))
+        return self.dtypes if properties.has_fp64 else ("float32", "complex64")
+
     def describe(self, device: str) -> dict[str, str]:
         properties = torch.xpu.get_device_properties(self.torch_device(device))
         facts = {
@@ -37,6 +42,5 @@ class Xpu(Backend):
             "memory": gibibytes(properties.total_memory),
             "driver": properties.driver_version,
             "libraries": f"{properties.platform_name}, xpu {torch.version.xpu}",
-            "float64": "yes" if properties.has_fp64 else "emulated or missing",
         }
         return {key: value for key, value in facts.items() if value}

@@ -52,13 +52,15 @@ def row(backend: devices.Backend, device: str) -> tuple[str, ...]:
     try:
         devices.set_up(backend)
         facts = backend.describe(device)
+        dtypes = backend.dtypes_on(device)
+        drivers = backend.svd_drivers(device)
     except Exception as error:
         return (device, first_line(error), *["-"] * (len(COLUMNS) - 2))
     return (
         device,
         *(facts.get(key) or "-" for key in ("name", "memory", "driver", "libraries")),
-        " ".join(backend.dtypes) or "-",
-        " ".join(backend.svd_drivers(device)) or "-",
+        " ".join(dtypes) or "-",
+        " ".join(drivers) or "-",
         " ".join(backend.captures) or "-",
     )
 
