@@ -8,11 +8,11 @@ probability that the next run of a correct device exceeds a limit is read off it
 from __future__ import annotations
 
 import math
-import zlib
 from array import array
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
+from hashlib import blake2b
 from pathlib import Path
 from typing import NamedTuple
 
@@ -55,14 +55,23 @@ class Key(NamedTuple):
         return Place(self.backend, self.trait, self.operation, self.dtype, self.measure)
 
 
-@dataclass(frozen=True)
-class Worst:
+class Met(NamedTuple):
+    """Where a measure was met."""
+
+    case: str
+    run: Run
+
+
+class Worst(NamedTuple):
     """The largest measure of a pool, and where it was met."""
 
     value: float = -1.0  # in the measure's own units
     ratio: float = -1.0  # as a multiple of the limit's formula; the value itself for a number
     case: str = ""
     run: Run | None = None
+
+
+NOTHING = Worst()
 
 
 @dataclass
@@ -75,7 +84,7 @@ class Pool:
     values: array[float] = field(default_factory=lambda: array("d"))
     blocks: list[np.ndarray] = field(default_factory=list)  # of each run: PARTS maxima
     counts: list[np.ndarray] = field(default_factory=list)  # and how many measures each is of
-    worst: Worst = Worst()
+    worst: Worst = NOTHING
     broken: int = 0  # NaN and inf: defects, not tolerances
     smallest_unit: float = math.inf
 
@@ -104,20 +113,19 @@ class Pool:
         self.counts.append(np.zeros(PARTS, int))
         return len(self.blocks) - 1
 
-    def add(self, block: int, measured: Measured, case: Case, text: str, run: Run) -> None:
+    def add(self, block: int, part: int, measured: Measured, case: Case, met: Met) -> None:
         """Take in one measure of a run; non-finite ones are only counted."""
         unit = self.unit(*(*case.shape, 1, 1)[:2])
         ratio = measured.value / unit if unit else math.inf
         if not math.isfinite(ratio):
             self.broken += 1
             return
-        part = zlib.crc32(f"{block} {text}".encode()) % PARTS
         self.values.append(ratio)
         self.smallest_unit = min(self.smallest_unit, unit)
         self.counts[block][part] += 1
         self.blocks[block][part] = max(self.blocks[block][part], ratio)
         if ratio > self.worst.ratio:
-            self.worst = Worst(measured.value, ratio, text, run)
+            self.worst = Worst(measured.value, ratio, *met)
 
 
 class Fit(NamedTuple):
@@ -176,9 +184,9 @@ def gather(
 ) -> dict[Key, Pool]:
     """Pool the measures of all records, or of one backend; each device of a record is a run."""
     pools: dict[Key, Pool] = {}
-    for path in paths:
+    for number, path in enumerate(paths):
         told = None if progress is None else partial(progress, path)
-        reader = _Reader(Run(path), tolerances, pools, backend)
+        reader = _Reader(Run(path), number, tolerances, pools, backend)
         for outcome in stream(reader.run, told):
             if outcome.verdict in COUNTED:
                 reader.take(outcome)
@@ -190,9 +198,10 @@ class _Reader:
     """Deals the outcomes of one record to the pools."""
 
     def __init__(
-        self, run: Run, tolerances: Tolerances, pools: dict[Key, Pool], only: str = ""
+        self, run: Run, number: int, tolerances: Tolerances, pools: dict[Key, Pool], only: str
     ) -> None:
-        self.run, self.tolerances, self.pools, self.only = run, tolerances, pools, only
+        self.run, self.number, self.only = run, number, only
+        self.tolerances, self.pools = tolerances, pools
         self.backends: dict[str, str] = {}  # of each device seen
         self.opened: dict[tuple[str, ...], tuple[Pool, int]] = {}
 
@@ -204,9 +213,11 @@ class _Reader:
         if case.device not in self.backends:
             self.backends[case.device] = self.run.backend(case.device)
         if self.only in ("", self.backends[case.device]):
+            met = Met(outcome.case, self.run)
+            part = blake2b(f"{self.number} {outcome.case}".encode(), digest_size=1).digest()[0]
             for measured in outcome.measures:
                 pool, block = self._pool(case, measured.name)
-                pool.add(block, measured, case, outcome.case, self.run)
+                pool.add(block, part % PARTS, measured, case, met)
 
     def finish(self) -> None:
         """The backends were looked up before the whole file was read: see that they hold."""

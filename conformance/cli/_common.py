@@ -91,6 +91,10 @@ class Progress:
         self.every = every
         self.last = time.monotonic()
 
+    def of(self, path: Path) -> Callable[[int], None]:
+        """The progress of one file, as `record.stream` tells it."""
+        return functools.partial(self, path)
+
     def __call__(self, path: Path, read: int) -> None:
         """Tell how far a file has been read, at most every so many seconds."""
         now = time.monotonic()
