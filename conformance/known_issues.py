@@ -98,11 +98,15 @@ class KnownIssue:
     strict: bool = True  # False: the versions are not established; reported, never asserted
     source: str = ""  # known_issues.toml:12
 
+    def concerns(self, backend: str) -> bool:
+        """Whether it is about this backend, in whatever version."""
+        return any(fnmatchcase(backend, glob) for glob in self.backends)
+
     def active(self, backend: str, versions: dict[str, str]) -> bool:
         """Whether it concerns a backend with these versions (keys: torch, driver, chip, os)."""
-        if not any(fnmatchcase(backend, glob) for glob in self.backends):
-            return False
-        return all(bounds.holds(versions.get(name, "")) for name, bounds in self.ranges)
+        return self.concerns(backend) and all(
+            bounds.holds(versions.get(name, "")) for name, bounds in self.ranges
+        )
 
     def covers(self, case: str, test: str = "") -> bool:
         """Whether one of its patterns matches the case."""

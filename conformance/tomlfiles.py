@@ -11,13 +11,14 @@ import tomllib
 from bisect import bisect_right
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 KeyPath = tuple[str | int, ...]
 
 LARGEST_FILE = 4_000_000  # bytes; a file that a person edits is a thousand times smaller
 
 _BLANK = re.compile(r"(?:[ \t\r\n]+|#[^\n]*)*")
+_SPACE = re.compile(r"[ \t]*")
 _KEY = re.compile(r"""[ \t]*(?:("(?:[^"\\\n]|\\.)*")|'([^'\n]*)'|([A-Za-z0-9_-]+))[ \t]*""")
 _VALUE_PART = re.compile(
     r'"""(?:[^\\]|\\.)*?"{3,5}' + r"|'''.*?'{3,5}" + r'|"(?:[^"\\\n]|\\.)*"'
@@ -30,19 +31,29 @@ class ConfigError(ValueError):
     """A file that cannot be used; the message is one line and begins with ``file:line:``."""
 
 
+class Spot(NamedTuple):
+    """Where ``key = value`` stands in the text, as offsets; for a table header, the header."""
+
+    line: int  # from 1
+    table: KeyPath  # the header it stands under; of a header, the table itself
+    start: int  # of the key
+    value: int  # of the value; of a header, its end
+    end: int  # of the value
+
+
 @dataclass(frozen=True)
 class TomlFile:
-    """A parsed file: its data and the line (from 1) of every table header and key."""
+    """A parsed file: its data, and where every table header and key stands."""
 
     path: Path
     data: dict[str, Any]
-    lines: dict[KeyPath, int] = field(repr=False)
+    spots: dict[KeyPath, Spot] = field(repr=False)
 
     def line(self, keys: KeyPath) -> int:
         """The line of a key, or of the nearest table around it."""
-        while keys and keys not in self.lines:
+        while keys and keys not in self.spots:
             keys = keys[:-1]
-        return self.lines.get(keys, 1)
+        return self.spots[keys].line if keys else 1
 
     def error(self, keys: KeyPath, message: str) -> ConfigError:
         """The complaint about one key, ready to raise."""
@@ -88,19 +99,18 @@ def dotted(keys: KeyPath) -> str:
     return text
 
 
-def locate(text: str) -> dict[KeyPath, int]:
-    """The line of each table header and of each ``key =`` in valid TOML.
+def locate(text: str) -> dict[KeyPath, Spot]:
+    """Where each table header and each ``key =`` of valid TOML stands.
 
     The tables of ``[[issue]]`` are counted from 0. Keys inside an inline table are not listed.
     """
-    text = text.replace("\r\n", "\n")
     starts = [0, *(match.end() for match in re.finditer("\n", text))]
-    lines: dict[KeyPath, int] = {}
+    spots: dict[KeyPath, Spot] = {}
     counts: dict[KeyPath, int] = {}
     table: KeyPath = ()
     position = _end(_BLANK, text, 0)
     while position < len(text):
-        line = bisect_right(starts, position)
+        line, start = bisect_right(starts, position), position
         if text[position] == "[":
             many = text.startswith("[[", position)
             keys, position = _keys(text, position + 1 + many)
@@ -108,15 +118,17 @@ def locate(text: str) -> dict[KeyPath, int]:
                 plain = (*_indexed(keys[:-1], counts), keys[-1])
                 counts[plain] = counts.get(plain, 0) + 1
             table = _indexed(keys, counts)
-            lines[table] = line
             position += 1 + many
+            spots[table] = Spot(line, table, start, position, position)
         else:
             keys, position = _keys(text, position)
-            for depth in range(1, len(keys) + 1):
-                lines.setdefault(table + keys[:depth], line)
-            position = _skip_value(text, position + 1)
+            value, end, position = _value(text, position + 1)
+            spot = Spot(line, table, start, value, end)
+            for depth in range(1, len(keys)):
+                spots.setdefault(table + keys[:depth], spot)
+            spots[table + keys] = spot
         position = _end(_BLANK, text, position)
-    return lines
+    return spots
 
 
 def _malformed(path: Path, text: str, message: str) -> str:
@@ -158,12 +170,15 @@ def _indexed(keys: tuple[str, ...], counts: dict[KeyPath, int]) -> KeyPath:
     return path
 
 
-def _skip_value(text: str, position: int) -> int:
+def _value(text: str, position: int) -> tuple[int, int, int]:
+    """Start and end of the value after ``=``, and where its line, or comment, ends."""
+    start = end = position = _end(_SPACE, text, position)
     depth = 0
     while match := _VALUE_PART.match(text, position):
-        part = match[0]
+        part, position = match[0], match.end()
         if part == "\n" and depth == 0:
             break
         depth += (part in ("[", "{")) - (part in ("]", "}"))
-        position = match.end()
-    return position
+        if not part.isspace() and not part.startswith("#"):
+            end = match.start() + len(part.rstrip())
+    return start, end, position

@@ -1,0 +1,200 @@
+"""Compare two runs: what got worse, what got better, what is newly unsupported or missing.
+
+A case is the same in both when test and case id are. Measures are compared by value, because
+limits may have changed between the runs, and by the worst of each operation, measure and dtype,
+because single values differ from seed to seed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from conformance.cases import Case
+from conformance.cli._common import Progress, number, table, told
+from conformance.record import Measured, Outcome, Run, stream
+
+help = "what got worse or better from one run to another"
+
+BADNESS = {
+    verdict: rank
+    for rank, group in enumerate(
+        (
+            ("pass", "fixed"),
+            ("fallback",),
+            ("unsupported",),
+            ("known",),
+            ("fail",),
+            ("timeout", "crash"),
+        )
+    )
+    for verdict in group
+}
+"""How bad a verdict is; a larger number is worse. (A `fixed` case does pass.)"""
+
+Name = tuple[str, str]  # test, case
+Group = tuple[str, str, str, str]  # device, operation, measure, dtype
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The command's own options."""
+    parser.add_argument("before", type=Path, metavar="BEFORE.xml")
+    parser.add_argument("after", type=Path, metavar="AFTER.xml")
+    parser.add_argument(
+        "--factor",
+        type=float,
+        default=2.0,
+        metavar="X",
+        help="a measure got worse when its largest value grew by more than this (default: 2)",
+    )
+    parser.add_argument(
+        "--show", type=int, default=20, metavar="N", help="cases shown of each kind (default: 20)"
+    )
+
+
+@told
+def run(arguments: argparse.Namespace) -> int:
+    """Status 0; 1 when anything got worse or is missing; 2 for a file that is no record."""
+    progress = Progress()
+    before, after = (_digest(path, progress) for path in (arguments.before, arguments.after))
+    _differences(before.run, after.run)
+    changes = _changes(before, after)
+    worse = [c for c in changes if BADNESS[c.after] > BADNESS[c.before]]
+    unsupported = [c for c in worse if c.after == "unsupported"]
+    _list("got worse", [c for c in worse if c.after != "unsupported"], arguments.show)
+    _list("newly unsupported", unsupported, arguments.show)
+    better = [c for c in changes if BADNESS[c.after] < BADNESS[c.before]]
+    _list("got better", better, arguments.show)
+    grown = _grown(before, after, arguments.factor)
+    _measures("measures that got worse", grown)
+    _measures("measures that got better", _grown(after, before, arguments.factor), turned=True)
+    missing = sorted(before.verdicts.keys() - after.verdicts.keys())
+    added = [after.verdicts[name] for name in after.verdicts.keys() - before.verdicts.keys()]
+    same_plan = _same_plan(before.run, after.run)
+    _missing(missing, arguments.show, same_plan)
+    newly_bad = sum(BADNESS[verdict] >= BADNESS["fail"] for verdict in added)
+    print(f"{len(added)} cases are new, {newly_bad} of them fail")
+    bad = bool(worse or grown or newly_bad or after.run.strays or (missing and same_plan))
+    print("worse" if bad else "nothing got worse")
+    return 1 if bad else 0
+
+
+@dataclass
+class Digest:
+    """What is kept of a run."""
+
+    run: Run
+    verdicts: dict[Name, str] = field(default_factory=dict)
+    worst: dict[Group, tuple[Measured, str]] = field(default_factory=dict)
+
+    def add(self, outcome: Outcome) -> None:
+        """Take in one case."""
+        self.verdicts[outcome.test, outcome.case] = outcome.verdict
+        case = Case.parse(outcome.case)
+        for m in outcome.measures:
+            group = (case.device, case.operation, m.name, case.dtype)
+            if group not in self.worst or not m.value <= self.worst[group][0].value:
+                self.worst[group] = m, outcome.case
+
+
+@dataclass(frozen=True)
+class Change:
+    """One case whose verdict changed."""
+
+    name: Name
+    before: str
+    after: str
+
+
+def _digest(path: Path, progress: Progress) -> Digest:
+    digest = Digest(Run(path))
+    for outcome in stream(digest.run, progress.of(path)):
+        digest.add(outcome)
+    return digest
+
+
+def _changes(before: Digest, after: Digest) -> list[Change]:
+    return [
+        Change(name, was, after.verdicts[name])
+        for name, was in before.verdicts.items()
+        if name in after.verdicts and after.verdicts[name] != was
+    ]
+
+
+def _grown(
+    before: Digest, after: Digest, factor: float
+) -> list[tuple[Group, Measured, Measured, str]]:
+    """Groups whose largest value grew; below one unit, and for equal NaN or inf, it did not."""
+    found = []
+    for group, (now, case) in sorted(after.worst.items()):
+        if group in before.worst:
+            was = before.worst[group][0]
+            if not _finite(now) and not _finite(was):
+                continue
+            if not now.value <= max(factor * was.value, 1.0) and not math.isnan(was.value):
+                found.append((group, was, now, case))
+    return found
+
+
+def _finite(measured: Measured) -> bool:
+    return math.isfinite(measured.value)
+
+
+def _same_plan(before: Run, after: Run) -> bool:
+    """Whether both runs were to have the same cases: then a missing one is a loss."""
+    names = ("profile", "seed", "conformance", "suite")
+    return all(before.properties.get(name) == after.properties.get(name) for name in names)
+
+
+def _differences(before: Run, after: Run) -> None:
+    ignored = ("started", "count.")
+    names = dict.fromkeys((*before.properties, *after.properties))
+    rows = [("", str(before.path), str(after.path))]
+    for name in names:
+        pair = before.properties.get(name, "-"), after.properties.get(name, "-")
+        if pair[0] != pair[1] and not name.startswith(ignored):
+            rows.append((name, *pair))
+    print(table(rows))
+    print()
+
+
+def _list(title: str, changes: Sequence[Change], show: int) -> None:
+    if changes:
+        print(f"{title}: {len(changes)}")
+        rows = [(c.before, "->", c.after, _named(c.name)) for c in changes[:show]]
+        print(table(rows, "  "))
+        _more(len(changes) - show)
+
+
+def _measures(
+    title: str, found: Iterable[tuple[Group, Measured, Measured, str]], turned: bool = False
+) -> None:
+    rows = [
+        (*group, *map(number, (m.value for m in ((now, was) if turned else (was, now)))), case)
+        for group, was, now, case in found
+    ]
+    if rows:
+        head = ("device", "operation", "measure", "dtype", "before", "after", "case")
+        print(f"{title}: {len(rows)}")
+        print(table([head, *rows], "  "))
+        print()
+
+
+def _missing(missing: Sequence[Name], show: int, same_plan: bool) -> None:
+    if missing:
+        why = "" if same_plan else " (profile, seed or suite differ, so that is no loss)"
+        print(f"no longer there: {len(missing)}{why}")
+        print("\n".join(f"  {_named(name)}" for name in missing[:show]))
+        _more(len(missing) - show)
+
+
+def _more(left: int) -> None:
+    print(f"  and {left} more\n" if left > 0 else "")
+
+
+def _named(name: Name) -> str:
+    test, case = name
+    return f"{test.rpartition('::')[2]}[{case}]"

@@ -1,0 +1,220 @@
+"""Propose limits from the measures of one or more runs, and write them on request.
+
+For each backend, operation, measure and dtype: how many runs and measures there are, the largest
+and the 99.9th percentile, the limit in force and the probability that a correct device exceeds it
+in one run, and a proposed limit. Without --write nothing changes. Looser limits are written only
+with --allow-looser, --reason and --source, and never above the ceiling.
+"""
+
+from __future__ import annotations
+
+import argparse
+import datetime
+import difflib
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from conformance.cli._common import (
+    USAGE,
+    Progress,
+    add_tolerances,
+    number,
+    table,
+    told,
+    tolerance_files,
+)
+from conformance.rewriting import Change, replace, rewrite
+from conformance.tolerances import Tolerances
+from conformance.tomlfiles import parse, read
+from conformance.tuning import FALSE_ALARM, IDLE, Pool, Proposal, gather, propose
+
+help = "propose limits from measured runs, and write them with --write"
+
+COLUMNS = (
+    *("backend", "operation", "measure", "dtype", "runs", "measures"),
+    *("p99.9", "largest", "limit", "P(exceeds)", "proposed", "P(exceeds)", ""),
+)
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The command's own options."""
+    parser.add_argument("runs", nargs="+", type=Path, metavar="RUN.xml", help="records of runs")
+    parser.add_argument("--backend", default="", help="only this one")
+    parser.add_argument("--write", action="store_true", help="edit the file of limits in place")
+    parser.add_argument("--allow-looser", action="store_true", help="write looser limits, too")
+    parser.add_argument("--reason", default="", help="why a limit may be looser")
+    parser.add_argument("--source", default="", metavar="URL", help="and where that is shown")
+    parser.add_argument(
+        "--false-alarm",
+        type=_probability,
+        default=FALSE_ALARM,
+        metavar="P",
+        help=f"aimed probability of any false alarm in one run (default: {FALSE_ALARM:g})",
+    )
+    add_tolerances(parser)
+
+
+@told
+def run(arguments: argparse.Namespace) -> int:
+    """Status 0; 1 when limits are too tight and were not written; 2 for a file of no use."""
+    if arguments.allow_looser and not (
+        arguments.reason and arguments.source.startswith(("https://", "http://"))
+    ):
+        print("error: --allow-looser needs --reason TEXT and --source URL", file=sys.stderr)
+        return USAGE
+    files = tolerance_files(arguments)
+    tolerances = Tolerances.load(files)
+    pools = gather(arguments.runs, tolerances, arguments.backend, Progress())
+    if not pools:
+        only = f" of backend {arguments.backend}" if arguments.backend else ""
+        print(f"error: no measures{only} in {_names(arguments.runs)}", file=sys.stderr)
+        return USAGE
+    proposals = propose([pools[key] for key in sorted(pools)], arguments.false_alarm)
+    _show(proposals)
+    looser = [p for p in proposals if p.verdict == "loosen"]
+    chosen = [p for p in proposals if p.verdict == "tighten"]
+    chosen += looser if arguments.allow_looser else []
+    _write(arguments, files, [_change(p, arguments) for p in chosen])
+    if looser and not arguments.allow_looser:
+        print(
+            f"\n{len(looser)} limits are too tight for these runs. They are loosened only with "
+            "--allow-looser --reason TEXT --source URL."
+        )
+        return 1 if arguments.write else 0
+    return 0
+
+
+def _show(proposals: Sequence[Proposal]) -> None:
+    print(table([COLUMNS, *(_row(proposal) for proposal in proposals)]))
+    print("\nlargest measures:")
+    tuned = [p for p in proposals if p.pool.values and not p.pool.exact]
+    rows = [(*p.pool.key[:4], number(p.pool.worst.value), p.pool.worst.case) for p in tuned]
+    print(table(rows or [("none",)], "  "))
+    _remark(
+        "NaN or inf, which no limit covers (look for the defect)",
+        [f"{_name(p.pool)}: {p.pool.broken}" for p in proposals if p.pool.broken],
+    )
+    _remark(
+        f"limits more than {IDLE:g} times above anything measured (they cost detection)",
+        [f"{_name(p.pool)} = {p.pool.entry.text}" for p in proposals if p.idle],
+    )
+    _remark(
+        "would have to be above the ceiling (a defect, not a tolerance)",
+        [f"{_name(p.pool)} = {p.text}" for p in proposals if p.verdict == "above ceiling"],
+    )
+    print("\nprobability of any false alarm in one run")
+    print(f"  limits in force: {_total(proposals, _in_force)}")
+    print(f"  limits proposed: {_total(proposals, _proposed)}")
+
+
+def _remark(title: str, lines: Sequence[str]) -> None:
+    if lines:
+        print(f"\n{title}:")
+        print("\n".join(f"  {line}" for line in lines))
+
+
+def _row(proposal: Proposal) -> tuple[str, ...]:
+    pool, fit = proposal.pool, proposal.fit
+    times = " x formula" if pool.formula else ""
+    values = np.frombuffer(pool.values) if pool.values else np.zeros(0)
+    seen = [number(np.percentile(values, 99.9)), number(values.max())] if len(values) else ["-"] * 2
+    return (
+        *pool.key[:4],
+        str(len(pool.blocks)),
+        str(len(values)),
+        *seen,
+        number(pool.limit) + times,
+        _chance(fit.exceeded(pool.limit)) if fit else "-",
+        number(proposal.limit) + times if proposal.limit is not None else "-",
+        _chance(fit.exceeded(proposal.limit)) if fit and proposal.limit is not None else "-",
+        proposal.verdict + (f" [{pool.key.trait}]" if pool.key.trait else ""),
+    )
+
+
+def _chance(probability: float) -> str:
+    return "<1e-09" if probability < 1e-9 else f"{probability:.1g}"
+
+
+def _in_force(proposal: Proposal) -> float:
+    return proposal.pool.limit
+
+
+def _proposed(proposal: Proposal) -> float:
+    return proposal.pool.limit if proposal.limit is None else proposal.limit
+
+
+def _total(proposals: Sequence[Proposal], limit: Any) -> str:
+    fitted = [p for p in proposals if p.fit is not None]
+    if not fitted:
+        return "too little data to say"
+    passing = np.prod([1 - p.fit.exceeded(limit(p)) for p in fitted if p.fit is not None])
+    unsaid = sum(p.verdict == "too little data" for p in proposals)
+    text = _chance(float(1 - passing))
+    return text + (f" (without {unsaid} for which there is too little data)" if unsaid else "")
+
+
+def _name(pool: Pool) -> str:
+    return " ".join(part for part in pool.key if part)
+
+
+def _names(paths: Sequence[Path]) -> str:
+    return ", ".join(map(str, paths))
+
+
+def _change(proposal: Proposal, arguments: argparse.Namespace) -> Change:
+    """The new entry: its limit, and where it comes from."""
+    pool, worst = proposal.pool, proposal.pool.worst
+    assert worst.run is not None
+    assert proposal.text is not None
+    device = worst.case.partition("/")[0]
+    stated = worst.run.properties.get
+    fields: dict[str, Any] = {}
+    if proposal.verdict == "loosen":
+        fields |= {"reason": arguments.reason, "source": arguments.source}
+    elif pool.entry.place == pool.key.place:
+        fields |= {k: v for k, v in pool.entry.fields.items() if k in ("reason", "source")}
+    fields |= {
+        "date": datetime.date.today(),
+        "torch": stated("torch", ""),
+        "device": stated(f"device.{device}.name", device),
+        "driver": stated(f"device.{device}.driver", ""),
+        "runs": len(pool.blocks),
+        "measured": len(pool.values),
+        "worst": float(number(worst.value)),
+        "case": worst.case,
+    }
+    return Change(pool.key.place, proposal.text, {k: v for k, v in fields.items() if v != ""})
+
+
+def _write(arguments: argparse.Namespace, files: Sequence[Path], changes: list[Change]) -> None:
+    """Show the difference, and make it where --write says so: in the last of the files."""
+    if not changes:
+        print("\nnothing to change")
+        return
+    path = files[-1]
+    old = path.read_bytes()
+    new = rewrite(path, old, changes)
+    Tolerances([*map(read, files[:-1]), parse(path, new)])
+    print()
+    print("".join(_diff(path, old, new)), end="")
+    if arguments.write:
+        replace(path, old, new)
+        print(f"\n{path}: {len(changes)} limits written")
+    else:
+        print(f"\n{path}: not changed; --write would change {len(changes)} limits")
+
+
+def _diff(path: Path, old: bytes, new: bytes) -> list[str]:
+    before, after = old.decode().splitlines(True), new.decode().splitlines(True)
+    return list(difflib.unified_diff(before, after, str(path), str(path), n=1))
+
+
+def _probability(text: str) -> float:
+    value = float(text)
+    if not 0 < value < 1:
+        raise argparse.ArgumentTypeError("a probability is between 0 and 1")
+    return value
