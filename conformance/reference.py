@@ -111,6 +111,19 @@ def condition_of(s: Floats) -> Floats:
         return np.where(s[:, -1] == 0, np.inf, s[:, 0] / s[:, -1])
 
 
+def condition_leading(A: Array) -> Floats:
+    """``|A| / smallest singular value of the first min(m, n) columns``, ``(k,)``.
+
+    The condition of A where ``m >= n``; it is what R depends on for wide matrices too.
+    """
+    k, m, n = A.shape
+    if m >= n or not m:
+        return condition(A)
+    first = svdvals(A[:, :, :m])[:, -1]
+    with np.errstate(all="ignore"):
+        return np.where(first == 0, np.inf, svdvals(A)[:, 0] / first)
+
+
 def condition_scaled(A: Array) -> Floats:
     """The condition of A with its columns (``m < n``: its rows) scaled to length 1, ``(k,)``.
 

@@ -144,8 +144,8 @@ class Trial:
 
     @cached_property
     def cond(self) -> Array:
-        """The condition number of every matrix, shape (B,)."""
-        return self.referred(reference.condition)
+        """The condition number of every matrix, shape (B,): of its leading columns if wide."""
+        return self.referred(reference.condition_leading)
 
     @property
     def full_rank(self) -> bool:
