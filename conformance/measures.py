@@ -16,10 +16,12 @@ O(1) for a backward stable algorithm, NaN or inf when broken.
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 from numpy.typing import NDArray
 
-Array = NDArray[np.inexact]
+Array = NDArray[Any]
 Floats = NDArray[np.float64]
 
 #: Entries within these bounds can be multiplied and summed without any scaling.
@@ -281,7 +283,7 @@ def _residual(error: Floats, n: int, a: Floats, unit: Floats, grid: Floats) -> F
     return np.where(error == 0, 0.0, error / (n * a * np.maximum(unit, grid)))
 
 
-def _verdict(good: NDArray[np.bool_]) -> Floats:
+def _verdict(good: Any) -> Floats:
     return np.where(good, 0.0, np.inf)
 
 

@@ -8,11 +8,13 @@ caller's matter: it must not come here.
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 from numpy.typing import NDArray
-from scipy.linalg import lapack
+from scipy.linalg import lapack  # type: ignore[import-untyped]
 
-Array = NDArray[np.inexact]
+Array = NDArray[Any]
 Floats = NDArray[np.float64]
 
 
@@ -39,7 +41,7 @@ def qr_r(A: Array) -> Array:
     if not A.size:
         return np.zeros((k, min(m, n), n), A.dtype)
     A, exponent = _scaled(A)
-    R = np.linalg.qr(A, mode="r")
+    R: Array = np.asarray(np.linalg.qr(A, mode="r"))
     diagonal = np.diagonal(R, axis1=-2, axis2=-1)
     size = np.abs(diagonal)
     phase = np.where(size == 0, 1, np.conj(diagonal) / np.where(size == 0, 1, size))

@@ -223,7 +223,7 @@ def diagonal_repeated(draw: Draw) -> Array:
     return diagonal(draw.integers(1, 3, draw.p), draw.m, draw.n)
 
 
-@family(27, "diagonal-graded", "ghd", "exact full-rank")
+@family(27, "diagonal-graded", "ghd", "exact")
 def diagonal_graded(draw: Draw) -> Array:
     """An ascending diagonal from eps^2 to 1: sorting, and no rotation, is all it takes."""
     s = geometric(draw.p, draw.eps**-2)[::-1] * np.ones((draw.k, 1))
