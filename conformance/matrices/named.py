@@ -66,7 +66,7 @@ def ones(draw: Draw) -> Array:
     return np.ones((draw.m, draw.n))
 
 
-@family(44, "signed-zeros", "gh", "integer rank-deficient")
+@family(44, "signed-zeros", "gh", "integer")
 def signed_zeros(draw: Draw) -> Array:
     """+0 and -0 in random places, one entry in four -1 or 1."""
     entries = draw.integers(1, 4, draw.m, draw.n) == 4
@@ -135,11 +135,13 @@ def equal_norm_columns(draw: Draw) -> Array:
 
 @family(50, "zero-columns", "gh", "rank-deficient")
 def zero_columns(draw: Draw) -> Array:
-    """Every third column is zero, the first included (Hermitian: rows too)."""
+    """Every third column is zero, the first included, the last row too (Hermitian: likewise)."""
     A = _symmetric(draw, draw.dense(draw.m, draw.n))
     A[:, :, ::3] = 0
+    A[:, -1:] = 0
     if draw.kind == "hermitian":
         A[:, ::3] = 0
+        A[:, :, -1:] = 0
     return A
 
 
