@@ -159,15 +159,15 @@ def _gejsv(A: Floats) -> Floats | None:
     return sva * (work[0] / work[1])
 
 
-def _scaled(A: Array, even: bool = False) -> tuple[Array, NDArray[np.int64]]:
+def _scaled(A: Array, even: bool = False) -> tuple[Array, NDArray[np.intc]]:
     """``(A 2^-e, e)`` with the largest entry of each matrix near 1; exact but for underflow."""
-    exponent = np.frexp(np.abs(A).max(axis=(-2, -1)))[1].astype(np.int64)
+    exponent = np.frexp(np.abs(A).max(axis=(-2, -1)))[1]
     if even:
         exponent = 2 * (exponent // 2)
     return _ldexp(A, -exponent), exponent
 
 
-def _ldexp(A: Array, exponent: NDArray[np.int64]) -> Array:
+def _ldexp(A: Array, exponent: NDArray[np.intc]) -> Array:
     """``A 2^exponent``, one exponent per matrix, without an overflowing intermediate."""
     exponent = exponent[:, None, None]
     if A.dtype.kind != "c":

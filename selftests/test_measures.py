@@ -83,7 +83,7 @@ def cholesky(A: np.ndarray, p: Precision) -> Results:
         "triangle": measures.triangle(L, upper=False),
         "diagonal": measures.cholesky_diagonal(L),
         "factor": measures.cholesky_factor(L, reference.cholesky(A), cond, **units(p)),
-        "info": measures.info(reference.cholesky_info(A), np.zeros(len(A))),
+        "info": measures.info(reference.cholesky_info(A), np.zeros(len(A), np.int64)),
     }
 
 
@@ -95,11 +95,16 @@ OPERATIONS: list[tuple[str, Callable[[np.ndarray, Precision], Results], str]] = 
 ]
 
 
-@pytest.mark.parametrize("precision", PRECISIONS.values(), ids=PRECISIONS)
-@pytest.mark.parametrize("family", FINITE)
+PAIRS = [
+    (name, p)
+    for name in FINITE
+    for p in PRECISIONS.values()
+    if p.complex or "complex" not in FAMILIES[name].traits
+]
+
+
+@pytest.mark.parametrize(("family", "precision"), PAIRS, ids=lambda x: getattr(x, "name", x))
 def test_lapack_is_sound_on_every_family(family: str, precision: Precision) -> None:
-    if "complex" in FAMILIES[family].traits and not precision.complex:
-        pytest.skip("a complex family")
     unsound = []
     for name, operation, kind in OPERATIONS:
         if kind not in FAMILIES[family].kinds:
@@ -225,7 +230,7 @@ def test_full_and_reduced_vectors_fit() -> None:
         U, S, Vh = np.linalg.svd(A, full_matrices=full)
         assert (measures.svd_reconstruction(A, U, S, Vh, **units(P)) < SOUND).all()
     for mode in ("reduced", "complete"):
-        Q, R = np.linalg.qr(A, mode=mode)  # type: ignore[call-overload]
+        Q, R = np.linalg.qr(A, mode=mode)
         assert (measures.qr_reconstruction(A, Q, R, **units(P)) < SOUND).all()
 
 

@@ -68,8 +68,8 @@ class Draw:
 
     def log_uniform(self, orders: int, *shape: int) -> Floats:
         """Positive numbers from ``2^-orders`` to 1, every binary order as likely."""
-        exponent = self.rng.integers(0, max(1, orders), (self.k, *shape))
-        return np.ldexp(0.5 + 0.5 * self.rng.random((self.k, *shape)), -exponent)
+        exponent = -self.rng.integers(0, max(1, orders), (self.k, *shape)).astype(np.intc)
+        return np.ldexp(0.5 + 0.5 * self.rng.random((self.k, *shape)), exponent)
 
     def phases(self, n: int) -> tuple[Floats, Floats]:
         """Real and imaginary part of n random numbers on the unit circle, ``(k, n)``."""

@@ -94,8 +94,10 @@ def permutation(draw: Draw) -> Array:
 @family(46, "hadamard", "gh", "integer")
 def hadamard(draw: Draw) -> Array:
     """Entries +-1 in Sylvester's pattern: all values equal when the order is a power of two."""
-    common = np.arange(draw.m)[:, None] & np.arange(draw.n)
-    return 1.0 - 2.0 * (np.bitwise_count(common) & 1)
+    parity = np.arange(draw.m)[:, None] & np.arange(draw.n)
+    for shift in (16, 8, 4, 2, 1):
+        parity = parity ^ (parity >> shift)
+    return 1.0 - 2.0 * (parity & 1)
 
 
 # ---- Rank ----------------------------------------------------------------------------------
@@ -300,7 +302,7 @@ def arrow(draw: Draw) -> Array:
 def _grades(draw: Draw, n: int) -> Floats:
     """Powers of two from 1 down to about eps."""
     steps = np.arange(n) * -_log2(draw.eps) // max(n - 1, 1)
-    return np.ldexp(1.0, -steps)
+    return np.ldexp(1.0, (-steps).astype(np.intc))
 
 
 @family(68, "graded-rows", "g")
@@ -334,7 +336,7 @@ def _column_scaled(draw: Draw, order: str) -> Array:
     """B D with B of condition 10 and D from 1 down to eps^2; ``D B`` where ``m < n``."""
     p = draw.p
     exponents = np.arange(p) * -2 * _log2(draw.eps) // max(p - 1, 1)
-    D = np.ldexp(1.0, -exponents)
+    D = np.ldexp(1.0, (-exponents).astype(np.intc))
     scale = {"descending": D, "ascending": D[::-1], "random": draw.rng.permutation(D)}[order]
     B = with_spectrum(draw, geometric(p, 10))
     return B * scale[:, None] if draw.m < draw.n else B * scale

@@ -72,7 +72,7 @@ def realise(family: Family, draw: Draw) -> Array:
     """
     A = np.broadcast_to(family.build(draw), (draw.k, draw.m, draw.n))
     if draw.k > 1:
-        each = np.arange(draw.k)
+        each = np.arange(draw.k, dtype=np.intc)
         scale = np.ldexp(1.0, 2 * (each % 8)) if "fails" in family.traits else 1 + each / DISTINCT
         A = scaled(A, scale[:, None, None])
     if draw.precision.complex and A.dtype.kind != "c" and "real" not in family.traits:
