@@ -16,11 +16,14 @@ O(1) for a backward stable algorithm, NaN or inf when broken.
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 from numpy.typing import NDArray
 
-Array = NDArray[np.inexact]
+Array = NDArray[Any]
 Floats = NDArray[np.float64]
+Exponents = NDArray[np.intc]  # what ldexp takes on every platform
 
 #: Entries within these bounds can be multiplied and summed without any scaling.
 _SAFE_LOW, _SAFE_HIGH = 2.0**-200, 2.0**200
@@ -293,7 +296,7 @@ def _residual(error: Floats, n: int, a: Floats, unit: Floats, grid: Floats) -> F
     return np.where(error == 0, 0.0, error / (n * a * np.maximum(unit, grid)))
 
 
-def _verdict(good: NDArray[np.bool_]) -> Floats:
+def _verdict(good: Any) -> Floats:
     return np.where(good, 0.0, np.inf)
 
 
@@ -307,18 +310,20 @@ def _real(x: Array) -> Floats:
     return x if x.dtype.kind != "c" else np.where(x.imag == 0, x.real, np.nan)
 
 
-def _exponent(A: Array) -> NDArray[np.int64] | None:
+def _exponent(A: Array) -> Exponents | None:
     """The binary exponent of each matrix's largest entry, or None where no scaling is needed."""
     if not A.size:
         return None
     size = np.maximum.reduce(np.abs(A), axis=(-2, -1))
     if ((size < _SAFE_HIGH) & ((size > _SAFE_LOW) | (size == 0))).all():
         return None
-    return np.where(np.isfinite(size), np.frexp(size)[1], 0)
+    return np.where(np.isfinite(size), np.frexp(size)[1], 0).astype(np.intc)
 
 
-def _ldexp(x: Array, exponent: NDArray[np.int64]) -> Array:
+def _ldexp(x: Array, exponent: Exponents) -> Array:
     """``x 2^exponent`` with one exponent per matrix; exact, in two steps so that none overflows."""
+    if not exponent.any():
+        return x
     exponent = exponent.reshape((-1,) + (1,) * (x.ndim - 1))
     half = exponent // 2
     if x.dtype.kind != "c":
@@ -328,7 +333,7 @@ def _ldexp(x: Array, exponent: NDArray[np.int64]) -> Array:
     return out
 
 
-def _grid(smallest: float, exponent: NDArray[np.int64] | None) -> float | Floats:
+def _grid(smallest: float, exponent: Exponents | None) -> float | Floats:
     return smallest if exponent is None else np.ldexp(smallest, -exponent)
 
 
@@ -340,11 +345,11 @@ def _scaled(A: Array, smallest: float, x: Array) -> tuple[Array, Array, float | 
     return _ldexp(A, -exponent), _ldexp(x, -exponent), _grid(smallest, exponent)
 
 
-def _normalised(A: Array) -> tuple[Array, NDArray[np.int64]]:
+def _normalised(A: Array) -> tuple[Array, Exponents]:
     """``(A 2^-e, e)`` with the largest entry of each matrix in [1/2, 1)."""
     exponent = _exponent(A)
     if exponent is None:
-        return A, np.zeros(len(A), np.int64)
+        return A, np.zeros(len(A), np.intc)
     return _ldexp(A, -exponent), exponent
 
 

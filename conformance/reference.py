@@ -8,11 +8,13 @@ caller's matter: it must not come here.
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 from numpy.typing import NDArray
-from scipy.linalg import lapack
+from scipy.linalg import lapack  # type: ignore[import-untyped]
 
-Array = NDArray[np.inexact]
+Array = NDArray[Any]
 Floats = NDArray[np.float64]
 
 
@@ -39,7 +41,7 @@ def qr_r(A: Array) -> Array:
     if not A.size:
         return np.zeros((k, min(m, n), n), A.dtype)
     A, exponent = _scaled(A)
-    R = np.linalg.qr(A, mode="r")
+    R: Array = np.asarray(np.linalg.qr(A, mode="r"))
     diagonal = np.diagonal(R, axis1=-2, axis2=-1)
     size = np.abs(diagonal)
     phase = np.where(size == 0, 1, np.conj(diagonal) / np.where(size == 0, 1, size))
@@ -202,15 +204,15 @@ def _gejsv(A: Floats) -> Floats | None:
     return sva * (work[0] / work[1])
 
 
-def _scaled(A: Array, even: bool = False) -> tuple[Array, NDArray[np.int64]]:
+def _scaled(A: Array, even: bool = False) -> tuple[Array, NDArray[np.intc]]:
     """``(A 2^-e, e)`` with the largest entry of each matrix near 1; exact but for underflow."""
-    exponent = np.frexp(np.abs(A).max(axis=(-2, -1)))[1].astype(np.int64)
+    exponent = np.frexp(np.abs(A).max(axis=(-2, -1)))[1]
     if even:
         exponent = 2 * (exponent // 2)
     return _ldexp(A, -exponent), exponent
 
 
-def _ldexp(A: Array, exponent: NDArray[np.int64]) -> Array:
+def _ldexp(A: Array, exponent: NDArray[np.intc]) -> Array:
     """``A 2^exponent``, one exponent per matrix, without an overflowing intermediate."""
     exponent = exponent[:, None, None]
     if A.dtype.kind != "c":

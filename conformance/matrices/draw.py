@@ -9,13 +9,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from conformance.precision import Precision
 
-Array = NDArray[np.inexact]
+Array = NDArray[Any]
 Floats = NDArray[np.float64]
 
 
@@ -67,8 +68,8 @@ class Draw:
 
     def log_uniform(self, orders: int, *shape: int) -> Floats:
         """Positive numbers from ``2^-orders`` to 1, every binary order as likely."""
-        exponent = self.rng.integers(0, max(1, orders), (self.k, *shape))
-        return np.ldexp(0.5 + 0.5 * self.rng.random((self.k, *shape)), -exponent)
+        exponent = -self.rng.integers(0, max(1, orders), (self.k, *shape)).astype(np.intc)
+        return np.ldexp(0.5 + 0.5 * self.rng.random((self.k, *shape)), exponent)
 
     def phases(self, n: int) -> tuple[Floats, Floats]:
         """Real and imaginary part of n random numbers on the unit circle, ``(k, n)``."""
@@ -86,34 +87,42 @@ class Draw:
 
 
 class Mixer:
-    """k random unitary matrices, each a product of O(log n) layers of plane rotations.
+    """k random unitary matrices: a Householder reflector and O(log n) layers of plane rotations.
 
-    Applying one costs O(n log n) per column and leaves no entry of the matrix small, which a few
-    Householder reflectors would.
+    Applying one costs O(n log n) per column and leaves no part of the matrix untouched; a few
+    reflectors alone would leave it near the identity.
     """
 
     def __init__(self, draw: Draw, n: int) -> None:
-        self.n, half = n, n // 2
-        self.layers: list[tuple[Floats, Floats, NDArray[np.int64]]] = []
-        for _ in range(n.bit_length() if n > 1 else 0):
-            t = 0.25 + 0.75 * draw.rng.random((draw.k, half, 1))
-            scale = 1 / (1 + t * t)
-            cosine, sine = (1 - t * t) * scale, 2 * t * scale
-            self.layers.append((cosine, sine, draw.rng.permutation(n)))
+        depth, half = max(n - 1, 0).bit_length(), n // 2
+        t = 0.25 + 0.75 * draw.rng.random((depth, draw.k, half, 1))
+        scale = 1 / (1 + t * t)
+        self.cosine, self.sine = np.ones((depth, draw.k, n, 1)), np.zeros((depth, draw.k, n, 1))
+        self.cosine[:, :, :half] = self.cosine[:, :, half : 2 * half] = (1 - t * t) * scale
+        self.sine[:, :, :half] = 2 * t * scale
+        self.sine[:, :, half : 2 * half] = -self.sine[:, :, :half]
+        self.order = draw.rng.random((depth, n)).argsort(axis=1)
+        partner = np.arange(n)
+        partner[:half], partner[half : 2 * half] = partner[half : 2 * half], partner[:half].copy()
+        self.partner = self.order[:, partner]
+        self.reflector = (1.25 + 0.75 * draw.uniform(n, 1)) if n > 1 else np.zeros((draw.k, n, 1))
+        square = np.add.reduce(self.reflector * self.reflector, axis=1, keepdims=True)
+        self.reflected = self.reflector * (2 / np.where(square == 0, 1, square))
         self.phases = [draw.phases(n) for _ in range(2)] if draw.precision.complex else []
 
     def __call__(self, A: Array) -> Array:
         """The unitary matrices times A, ``(k, n, columns)``."""
         A = rotate_phases(A, self.phases[0]) if self.phases else A
         wide = A.view(np.float64) if A.dtype.kind == "c" else A
-        half = self.n // 2
-        for cosine, sine, order in self.layers:
-            top, bottom = wide[:, :half], wide[:, half : 2 * half]
-            mixed = np.empty(wide.shape)
-            mixed[:, :half] = cosine * top + sine * bottom
-            mixed[:, half : 2 * half] = cosine * bottom - sine * top
-            mixed[:, 2 * half :] = wide[:, 2 * half :]
-            wide = mixed[:, order]
+        sums = np.add.reduce(self.reflector * wide, axis=1, keepdims=True)
+        wide = wide - self.reflected * sums
+        layers = zip(self.cosine, self.sine, self.order, self.partner, strict=True)
+        for cosine, sine, order, partner in layers:
+            other = wide.take(partner, axis=1)
+            wide = wide.take(order, axis=1)
+            wide *= cosine
+            other *= sine
+            wide += other
         A = wide.view(np.complex128) if A.dtype.kind == "c" else wide
         return rotate_phases(A, self.phases[1]) if self.phases else A
 
@@ -126,6 +135,15 @@ def rotate_phases(A: Array, phase: tuple[Floats, Floats]) -> Array:
         out.real, out.imag = re * A.real - im * A.imag, re * A.imag + im * A.real
     else:
         out.real, out.imag = re * A, im * A
+    return out
+
+
+def scaled(A: Array, factor: Floats) -> Array:
+    """A times real factors, part by part: inf stays inf and -0 stays -0 in complex numbers too."""
+    if A.dtype.kind != "c":
+        return A * factor
+    out = np.empty(A.shape, np.complex128)
+    out.real, out.imag = A.real * factor, A.imag * factor
     return out
 
 
@@ -179,7 +197,9 @@ def shifted(draw: Draw, A: Array) -> Array:
 
 def powers(ratio: float, n: int) -> Floats:
     """``1, r, r^2, ...``, by repeated multiplication."""
-    return np.multiply.accumulate(np.r_[1.0, np.full(max(n - 1, 0), ratio)])[:n]
+    factors = np.full(n, ratio)
+    factors[:1] = 1
+    return np.multiply.accumulate(factors)
 
 
 def short(x: float) -> float:

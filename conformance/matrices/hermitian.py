@@ -159,7 +159,8 @@ def negative_definite(draw: Draw) -> Array:
 @family(95, "ones-and-twos", "i", "fails integer")
 def ones_and_twos(draw: Draw) -> Array:
     """Ones on the diagonal and twos off it, as in [[1, 2], [2, 1]]: the second minor is -3."""
-    return 2 - np.eye(draw.n) if draw.n > 1 else -np.eye(draw.n)
+    A = 2 - np.eye(draw.n) if draw.n > 1 else -np.eye(draw.n)
+    return A * (1 + np.arange(draw.k) / 64)[:, None, None]
 
 
 @family(96, "zero-diagonal", "i", "fails integer rank-deficient")

@@ -66,7 +66,7 @@ def ones(draw: Draw) -> Array:
     return np.ones((draw.m, draw.n))
 
 
-@family(44, "signed-zeros", "gh", "integer rank-deficient")
+@family(44, "signed-zeros", "gh", "integer")
 def signed_zeros(draw: Draw) -> Array:
     """+0 and -0 in random places, one entry in four -1 or 1."""
     entries = draw.integers(1, 4, draw.m, draw.n) == 4
@@ -94,8 +94,10 @@ def permutation(draw: Draw) -> Array:
 @family(46, "hadamard", "gh", "integer")
 def hadamard(draw: Draw) -> Array:
     """Entries +-1 in Sylvester's pattern: all values equal when the order is a power of two."""
-    common = np.arange(draw.m)[:, None] & np.arange(draw.n)
-    return 1.0 - 2.0 * (np.bitwise_count(common) & 1)
+    parity = np.arange(draw.m)[:, None] & np.arange(draw.n)
+    for shift in (16, 8, 4, 2, 1):
+        parity = parity ^ (parity >> shift)
+    return 1.0 - 2.0 * (parity & 1)
 
 
 # ---- Rank ----------------------------------------------------------------------------------
@@ -135,11 +137,13 @@ def equal_norm_columns(draw: Draw) -> Array:
 
 @family(50, "zero-columns", "gh", "rank-deficient")
 def zero_columns(draw: Draw) -> Array:
-    """Every third column is zero, the first included (Hermitian: rows too)."""
+    """Every third column is zero, the first included, the last row too (Hermitian: likewise)."""
     A = _symmetric(draw, draw.dense(draw.m, draw.n))
     A[:, :, ::3] = 0
+    A[:, -1:] = 0
     if draw.kind == "hermitian":
         A[:, ::3] = 0
+        A[:, :, -1:] = 0
     return A
 
 
@@ -298,7 +302,7 @@ def arrow(draw: Draw) -> Array:
 def _grades(draw: Draw, n: int) -> Floats:
     """Powers of two from 1 down to about eps."""
     steps = np.arange(n) * -_log2(draw.eps) // max(n - 1, 1)
-    return np.ldexp(1.0, -steps)
+    return np.ldexp(1.0, (-steps).astype(np.intc))
 
 
 @family(68, "graded-rows", "g")
@@ -332,7 +336,7 @@ def _column_scaled(draw: Draw, order: str) -> Array:
     """B D with B of condition 10 and D from 1 down to eps^2; ``D B`` where ``m < n``."""
     p = draw.p
     exponents = np.arange(p) * -2 * _log2(draw.eps) // max(p - 1, 1)
-    D = np.ldexp(1.0, -exponents)
+    D = np.ldexp(1.0, (-exponents).astype(np.intc))
     scale = {"descending": D, "ascending": D[::-1], "random": draw.rng.permutation(D)}[order]
     B = with_spectrum(draw, geometric(p, 10))
     return B * scale[:, None] if draw.m < draw.n else B * scale

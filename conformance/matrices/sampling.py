@@ -9,7 +9,7 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from conformance.matrices.draw import Array, Draw, rotate_phases
+from conformance.matrices.draw import Array, Draw, rotate_phases, scaled
 from conformance.matrices.family import FAMILIES, KINDS, Family, family
 from conformance.precision import Precision
 
@@ -66,13 +66,15 @@ def sample(
 def realise(family: Family, draw: Draw) -> Array:
     """What the builder made as ``(k, m, n)`` of the draw's kind, not yet rounded.
 
-    Matrix i is scaled by ``1 + i/64``, lest two of a family with few members be the same (not
-    where a pivot must stay exactly zero). Real matrices are made complex by unitary diagonals
-    where the precision is complex, Hermitian ones are made so exactly.
+    Matrix i is scaled by ``1 + i/64``, lest two of a family with few members be the same (by a
+    power of 4 where a pivot must stay exactly zero). Real matrices are made complex by unitary
+    diagonals where the precision is complex, Hermitian ones are made so exactly.
     """
     A = np.broadcast_to(family.build(draw), (draw.k, draw.m, draw.n))
-    if draw.k > 1 and "fails" not in family.traits:
-        A = A * (1 + np.arange(draw.k) / DISTINCT)[:, None, None]
+    if draw.k > 1:
+        each = np.arange(draw.k, dtype=np.intc)
+        scale = np.ldexp(1.0, 2 * (each % 8)) if "fails" in family.traits else 1 + each / DISTINCT
+        A = scaled(A, scale[:, None, None])
     if draw.precision.complex and A.dtype.kind != "c" and "real" not in family.traits:
         A = _made_complex(family, draw, A)
     return A if draw.kind == "general" else _hermitian(A)

@@ -172,7 +172,7 @@ def plus_minus_pairs(draw: Draw) -> Array:
     return with_spectrum(draw, s * np.where(np.arange(draw.p) % 2, -1, 1), signed=True)
 
 
-@family(21, "golub-kahan", "gh", "full-rank")
+@family(21, "golub-kahan", "gh")
 def golub_kahan(draw: Draw) -> Array:
     """[[0, B], [Bh, 0]] of condition 10: values in pairs, and no diagonal block to start from."""
     m, n = draw.m // 2, draw.n // 2
@@ -223,7 +223,7 @@ def diagonal_repeated(draw: Draw) -> Array:
     return diagonal(draw.integers(1, 3, draw.p), draw.m, draw.n)
 
 
-@family(27, "diagonal-graded", "ghd", "exact full-rank")
+@family(27, "diagonal-graded", "ghd", "exact")
 def diagonal_graded(draw: Draw) -> Array:
     """An ascending diagonal from eps^2 to 1: sorting, and no rotation, is all it takes."""
     s = geometric(draw.p, draw.eps**-2)[::-1] * np.ones((draw.k, 1))
