@@ -9,6 +9,7 @@ from __future__ import annotations
 import threading
 import warnings
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
@@ -55,6 +56,14 @@ def of(operation: str, *shape: int, **changes: Any) -> Witness:
 # --- values ----------------------------------------------------------------------------------
 
 
+def _symmetric(A: torch.Tensor) -> torch.Tensor:
+    """Hermitian, from the lower triangle; zeros keep their signs."""
+    A = torch.where(torch.ones(A.shape[-2:], dtype=torch.bool).triu(1), A.mH, A)
+    if A.is_complex():
+        A.diagonal(dim1=-2, dim2=-1).imag.zero_()
+    return A
+
+
 def _spectrum(A: torch.Tensor, s: torch.Tensor) -> torch.Tensor:
     U, _, Vh = torch.linalg.svd(A, full_matrices=False)
     return (U * s.to(U.dtype)) @ Vh
@@ -62,7 +71,7 @@ def _spectrum(A: torch.Tensor, s: torch.Tensor) -> torch.Tensor:
 
 def _eigenvalues(A: torch.Tensor, w: torch.Tensor) -> torch.Tensor:
     V = torch.linalg.eigh(A + A.mH)[1]
-    return (V * w.to(V.dtype)) @ V.mH
+    return _symmetric((V * w.to(V.dtype)) @ V.mH)
 
 
 def _spread(A: torch.Tensor, w: torch.Tensor) -> torch.Tensor:
@@ -177,14 +186,10 @@ def _random(w: Witness, shape: tuple[int, ...], seed: int) -> torch.Tensor:
     return torch.randn(shape, dtype=_wide(w), generator=generator)
 
 
-def _symmetric(A: torch.Tensor) -> torch.Tensor:
-    return A.tril(-1) + A.tril(-1).mH + _eye(A, A.diagonal(dim1=-2, dim2=-1).real)
-
-
 def _matrix(w: Witness) -> torch.Tensor:
     """The matrix that is factored, in float64 or complex128."""
     A = _random(w, w.shape, 0)
-    if w.operation.startswith("eig"):
+    if w.operation.startswith("eig") and w.shape[-1] == w.shape[-2]:
         return _spoil(w, _symmetric(VALUES.get(w.values, VALUES["random"])(_symmetric(A))))
     if w.operation.startswith("cholesky"):
         A = A @ A.mH / w.shape[-1] + _eye(A, torch.ones(_k(A)))
@@ -264,6 +269,8 @@ def _out(w: Witness, plain: Tensors) -> Tensors:
     def blank(x: torch.Tensor) -> torch.Tensor:
         if w.out == "resized":
             return torch.empty(0, dtype=x.dtype)
+        if x.ndim == 0:
+            return torch.full_like(x, 3)
         full = torch.full((*x.shape[:-1], 2 * x.shape[-1] + 1), 3, dtype=x.dtype)
         if w.out == "strided":
             return full[..., : 2 * x.shape[-1] : 2]
@@ -282,9 +289,10 @@ def _memory(x: torch.Tensor) -> bytes:
 
 
 def _describe(x: torch.Tensor) -> tuple[Any, ...]:
-    shown = x.detach().cpu().resolve_conj().contiguous() if x.device.type == "cpu" else None
-    content = b"" if shown is None or not shown.numel() else shown.view(torch.uint8).numpy()
-    return (x.device.type, x.dtype, tuple(x.shape), x.stride(), bytes(content))
+    content = b""
+    if x.device.type == "cpu" and x.numel():
+        content = x.detach().reshape(-1).contiguous().view(torch.uint8).numpy().tobytes()
+    return (x.device.type, x.dtype, tuple(x.shape), x.stride(), content)
 
 
 def _observe_once(w: Witness, inputs: Tensors, out: Tensors) -> tuple[Any, ...]:
@@ -317,14 +325,17 @@ class Prepared:
     out: Tensors
     before: tuple[Prepared, ...]
 
-    def fresh(self) -> Prepared:
-        """The same on memory of its own, every stride kept."""
-        return prepare(self.witness)
+    def run(self) -> None:
+        """Make the calls, whatever comes of them."""
+        function, options = _function(self.witness.operation), dict(self.witness.options)
+        for _ in range(self.witness.calls):
+            with suppress(RuntimeError):
+                function(*self.inputs, **options)
 
     def observe(self) -> list[Any]:
         """Everything a caller can tell about the results of all calls."""
         for earlier in self.before:
-            earlier.observe()
+            earlier.run()
         w = self.witness
         if w.threads == 1:
             return [_observe_once(w, self.inputs, self.out) for _ in range(w.calls)]
