@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import re
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 import torch
 
-from selftests.faults import CATALOGUE, CONTROL, KINDS, planted
+from selftests.faults import CATALOGUE, CONTROL, KINDS, Fault, planted
 from selftests.faults.planting import OPERATORS, SHARED
 from selftests.faults.witness import Witness, of, prepare
 
@@ -20,7 +21,7 @@ BUILT = ("cholesky_solve", "cholesky_inverse", "geqrf", "householder_product", "
 
 
 @pytest.fixture(autouse=True)
-def one_thread():
+def one_thread() -> Iterator[None]:
     """Results of LAPACK are compared bit by bit."""
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
@@ -75,7 +76,7 @@ def _observe(witness: Witness) -> list[object]:
 
 
 @pytest.mark.parametrize("fault", CATALOGUE.values(), ids=lambda fault: fault.name)
-def test_strikes_on_its_trigger_only(fault):
+def test_strikes_on_its_trigger_only(fault: Fault) -> None:
     shows, silent = prepare(fault.shows), prepare(fault.silent)
     expected_silent = _observe(fault.silent)
     with planted(fault):
@@ -87,7 +88,7 @@ def test_strikes_on_its_trigger_only(fault):
     assert stays_silent, "something changes off the trigger"
 
 
-def test_control_changes_nothing():
+def test_control_changes_nothing() -> None:
     witnesses = _controls()
     inputs = [prepare(w) for w in witnesses]
     plain = [_observe(w) for w in witnesses]
@@ -97,7 +98,7 @@ def test_control_changes_nothing():
     assert not changed
 
 
-def test_leaving_restores_the_kernels():
+def test_leaving_restores_the_kernels() -> None:
     A = torch.randn(3, 3, dtype=torch.float64)
     before = torch.linalg.svdvals(A)
     fault = CATALOGUE["svd-first-call-zero"]
@@ -108,7 +109,7 @@ def test_leaving_restores_the_kernels():
         assert torch.equal(torch.linalg.svdvals(A), before)
 
 
-def test_a_fault_reaches_what_is_built_on_the_operation():
+def test_a_fault_reaches_what_is_built_on_the_operation() -> None:
     A = torch.randn(3, 3, dtype=torch.float64, requires_grad=True)
     with planted(CATALOGUE["svd-offset-ignored"]):
         assert torch.equal(torch.linalg.svd(A)[1], torch.linalg.svd(A.detach().clone())[1])
@@ -116,7 +117,7 @@ def test_a_fault_reaches_what_is_built_on_the_operation():
         assert torch.linalg.matrix_rank(torch.eye(3)) == 0
 
 
-def test_names_and_fields():
+def test_names_and_fields() -> None:
     reports = set(re.findall(r'^id = "(.+)"', _reports(), re.MULTILINE))
     known = set(OPERATORS) | set(SHARED)
     for name, fault in CATALOGUE.items():
@@ -130,12 +131,12 @@ def test_names_and_fields():
         assert not fault.report or fault.report in reports
 
 
-def test_names_are_unique():
+def test_names_are_unique() -> None:
     tables = [sys.modules[f"selftests.faults.{kind}"] for kind in KINDS]
     assert sum(len(table.FAULTS) for table in tables) == len(CATALOGUE)
 
 
-def test_size_of_the_catalogue():
+def test_size_of_the_catalogue() -> None:
     kinds = [fault.kind for fault in CATALOGUE.values()]
     assert len(CATALOGUE) >= 180
     assert all(kinds.count(kind) >= 10 for kind in KINDS)

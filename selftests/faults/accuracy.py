@@ -27,6 +27,7 @@ from .conditions import (
     wide,
 )
 from .effects import (
+    LOWER,
     bf16_input,
     early_eigh,
     early_svd,
@@ -61,14 +62,8 @@ ILL = "ill-conditioned"
 
 trailing_block = edit(
     "block beyond 32 rounded to single precision",
-    lambda c, r: r.L[..., 32:, 32:].copy_(r.L[..., 32:, 32:].to(_single(r.L.dtype))),
+    lambda c, r: r.L[..., 32:, 32:].copy_(r.L[..., 32:, 32:].to(LOWER[r.L.dtype])),
 )
-
-
-def _single(dtype: object) -> object:
-    from .effects import LOWER
-
-    return LOWER[dtype]  # type: ignore[index]
 
 # fmt: off
 FAULTS = table(

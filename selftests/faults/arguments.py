@@ -97,6 +97,7 @@ def _raise_at_once(call: Call) -> SimpleNamespace:
 def _transposed_back(call: Call) -> SimpleNamespace:
     return call.compute(transpose=not call.arguments["transpose"])
 
+
 # fmt: off
 FAULTS = table(
     "arguments",
@@ -184,10 +185,10 @@ FAULTS = table(
     row("cholesky-error-swallowed", "cholesky", not_from_cholesky, silent_errors, ERRORS,
         of("cholesky", 3, 3, values="indefinite"),
         {"operation": "cholesky_ex", "options": (("check_errors", True),)},
-        report="pytorch#182965", at=("check_errors")),
+        report="pytorch#182965", at=("check_errors",)),
     row("cholesky-error-swallowed-batched", "cholesky", not_from_cholesky & several_infos,
         silent_errors, ERRORS, of("cholesky", 2, 3, 3, values="indefinite"), {"shape": (3, 3)},
-        report="pytorch#16780", at=("check_errors")),
+        report="pytorch#16780", at=("check_errors",)),
     row("cholesky-ex-check-errors-ignored", "cholesky_ex", argument("check_errors", True),
         given("check_errors ignored", check_errors=False), ERRORS,
         of("cholesky_ex", 3, 3, values="indefinite", check_errors=True), {"check_errors": False}),

@@ -108,6 +108,7 @@ def _swapped_shapes(call: Call) -> SimpleNamespace:
     r.U, r.Vh = r.Vh, r.U
     return r
 
+
 # fmt: off
 FAULTS = table(
     "batch",
@@ -194,7 +195,7 @@ FAULTS = table(
     # broadcasting
     row("cholesky-solve-broadcast-misread", SOLVE, broadcast,
         Effect("only the first of the larger batch is used", _first_batch_of_rhs), BATCH,
-        of("cholesky_solve", 3, 3, rhs_batch=(2)), {"rhs_batch": ()}),
+        of("cholesky_solve", 3, 3, rhs_batch=(2,)), {"rhs_batch": ()}),
     row("cholesky-solve-broadcast-refused", SOLVE,
         broadcast & Condition("both with a batch",
             lambda c: min(len(c.batch), c.arguments["self"].ndim - 2) > 0),

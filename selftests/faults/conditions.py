@@ -130,7 +130,7 @@ sliced = Condition(
 )
 padded = Condition(
     "a block of a larger matrix",
-    lambda c: c.m > 1 and c.A.stride(-2) > (c.n - 1) * c.A.stride(-1) + 1 and c.A.stride(-1) > 0,
+    lambda c: bool(c.m > 1 and c.A.stride(-2) > (c.n - 1) * c.A.stride(-1) + 1 > 1),
 )
 offset = Condition("storage offset", lambda c: c.A.storage_offset() > 0)
 expanded = Condition(

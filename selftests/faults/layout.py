@@ -30,7 +30,6 @@ from .conditions import (
 )
 from .effects import (
     conjugated_input,
-    elements,
     offset_ignored,
     on_input,
     out_tensors,
@@ -40,7 +39,7 @@ from .effects import (
     unfilled,
     write_beside,
 )
-from .planting import Call
+from .planting import Call, Effect
 from .promises import LAYOUT, OUT, UNTOUCHED
 from .table import CHOLESKY, EIGH, INVERSE, SOLVE, SVD, row, table
 from .witness import of
@@ -48,7 +47,6 @@ from .witness import of
 Z = "complex128"
 negated = on_input("the negative is factored", lambda A: -A)
 transposed = on_input("the transpose is factored", lambda A: A.mT)
-batch_reversed = elements("batch axes read in storage order", lambda i, c: i.flip(0))
 
 
 def _storage_order(call: Call) -> SimpleNamespace:
@@ -89,7 +87,6 @@ half_filled = out_tensors(
 strided_out_dense = out_tensors("written as if out= were dense", _write_strided_out)
 beside_out = out_tensors("a number beside out= changed", _write_beside_out)
 
-from .planting import Effect  # noqa: E402
 
 storage_order = Effect("batch axes read in the order of memory", _storage_order)
 

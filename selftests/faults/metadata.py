@@ -20,7 +20,7 @@ from .conditions import (
     wide,
 )
 from .effects import returned, row_major
-from .planting import Condition
+from .planting import Condition, Effect
 from .promises import METADATA, ORDER
 from .table import CHOLESKY, EIGH, INVERSE, SOLVE, SVD, row, table
 from .witness import of
@@ -39,12 +39,12 @@ def _column_major(x: torch.Tensor) -> torch.Tensor:
     return x.mT.contiguous().mT
 
 
-def as_type(name: str, dtype: torch.dtype) -> object:
+def as_type(name: str, dtype: torch.dtype) -> Effect:
     """A result of another dtype."""
     return returned(name, f"as {str(dtype).removeprefix('torch.')}", lambda x: x.to(dtype))
 
 
-def elsewhere(name: str) -> object:
+def elsewhere(name: str) -> Effect:
     """A result on another device."""
     return returned(name, "on another device", lambda x: x.to("meta"))
 

@@ -35,7 +35,7 @@ from .effects import (
     skewed,
     swapped_columns,
 )
-from .planting import Call, Condition
+from .planting import Call, Condition, Effect
 from .promises import (
     FACTOR,
     ORTHONORMAL,
@@ -62,7 +62,7 @@ def _last_number(call: Call, r: SimpleNamespace) -> None:
             x.copy_(torch.where(torch.arange(x.numel()).view(x.shape) >= 8192, 0.5 * x, x))
 
 
-def _remainder(block: int, name: str) -> object:
+def _remainder(block: int, name: str) -> Effect:
     """Columns of the last, incomplete block halved."""
 
     def change(call: Call, r: SimpleNamespace) -> None:
@@ -81,12 +81,13 @@ zero_column = edit("last vector zero", lambda c, r: r.V[..., -1].zero_())
 squared = edit("sums of squares without the root", lambda c, r: r.S.square_())
 
 
-def l_entry(index: int) -> object:
+def l_entry(index: int) -> Effect:
     """An entry in the first column of L off by a part in 2**12."""
     return edit(
         f"L[{index}, 0] off by 2**-12",
         lambda c, r: (r.L.mT if c.arguments["upper"] else r.L)[..., index, 0].mul_(1 + 2.0**-12),
     )
+
 
 # fmt: off
 FAULTS = table(

@@ -244,7 +244,7 @@ def build(w: Witness) -> Tensors:
         plain = "random" if w.values.endswith("-triangle") else w.values
         L = torch.linalg.cholesky(_matrix(replace(w, values=plain)), upper=upper)
         A = _spoil(w, L)
-    tensors = (lay(A.to(dtype), w.layout),)
+    tensors: Tensors = (lay(A.to(dtype), w.layout),)
     if w.operation == "cholesky_solve":
         batch = w.shape[:-2] if w.rhs_batch is None else w.rhs_batch
         tensors = (_random(w, (*batch, w.shape[-1], w.columns), 1).to(dtype), *tensors)
