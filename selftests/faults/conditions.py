@@ -123,15 +123,17 @@ def _column_major(c: Call) -> bool:
     return c.k > 1 and c.A.stride(-2) == 1 and c.A.stride(-1) >= c.m
 
 
+def _padded(c: Call) -> bool:
+    row, column = c.A.stride()[-2:]
+    return c.m > 1 and column > 0 and row > (c.n - 1) * column + 1
+
+
 column_major = Condition("column-major", _column_major)
 strided = Condition("columns not adjacent", lambda c: c.n > 1 and c.A.stride(-1) > 1)
 sliced = Condition(
     "every other row and column", lambda c: c.k > 1 and min(c.A.stride(-1), c.A.stride(-2)) > 1
 )
-padded = Condition(
-    "a block of a larger matrix",
-    lambda c: bool(c.m > 1 and c.A.stride(-2) > (c.n - 1) * c.A.stride(-1) + 1 > 1),
-)
+padded = Condition("a block of a larger matrix", _padded)
 offset = Condition("storage offset", lambda c: c.A.storage_offset() > 0)
 expanded = Condition(
     "expanded batch", lambda c: any(c.A.stride(i) == 0 and s > 1 for i, s in enumerate(c.batch))

@@ -66,8 +66,13 @@ def _bf16(x: torch.Tensor) -> torch.Tensor:
     return x.bfloat16().to(x.dtype)
 
 
+def _truncated(x: torch.Tensor) -> torch.Tensor:
+    return (x.contiguous().view(torch.int32) & ~0xFFFF).view(torch.float32)
+
+
 tf32_input = on_input("input rounded to TF32", lambda A: _parts(A, _tf32))
 bf16_input = on_input("input rounded to bf16", lambda A: _parts(A, _bf16))
+truncated_input = on_input("input cut to the bits of bf16", lambda A: _parts(A, _truncated))
 imaginary_dropped = on_input("imaginary part of the input dropped", lambda A: A.real.to(A.dtype))
 conjugated_input = on_input("the conjugate is factored", lambda A: A.conj().resolve_conj())
 
@@ -145,12 +150,12 @@ def _small_wrong(call: Call, r: SimpleNamespace) -> None:
     s = r.S if hasattr(r, "S") else r.w
     top = s.abs().amax(-1, keepdim=True)
     noise = 500 * max(call.m, call.n) * call.eps * top
-    s.copy_(torch.where(s.abs() < 1e-3 * top, torch.hypot(s, noise), s))
+    s.copy_(torch.where(s.abs() < 1e-3 * top, s + noise, s))
     if hasattr(r, "w"):
         s.copy_(s.sort(-1).values)
 
 
-small_wrong = edit("values below 1e-3 of the largest lost in noise of 500 n eps", _small_wrong)
+small_wrong = edit("values below 1e-3 of the largest off by 500 n eps of it", _small_wrong)
 
 
 def _complete(U: torch.Tensor, like: torch.Tensor) -> torch.Tensor:
@@ -331,7 +336,7 @@ def raising(text: str) -> Effect:
     """Refuse valid input."""
 
     def apply(call: Call) -> SimpleNamespace:
-        raise RuntimeError(text)
+        raise RuntimeError(f"refused: {text}")
 
     return Effect(f"refused: {text}", apply)
 

@@ -154,7 +154,7 @@ class Call:
         """Spacing at 1 of the dtype."""
         return torch.finfo(self.A.dtype).eps
 
-    def compute(self, **changes: Any) -> SimpleNamespace:
+    def compute(self, /, **changes: Any) -> SimpleNamespace:
         """Fresh results of the original kernel, some arguments changed (``A=`` the matrix)."""
         if "A" in changes:
             changes[self.operator.matrix] = changes.pop("A")

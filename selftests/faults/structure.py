@@ -75,9 +75,10 @@ def _ascending(call: Call, r: SimpleNamespace) -> None:
 
 
 def _swap_last(call: Call, r: SimpleNamespace) -> None:
-    for x in (r.S.unsqueeze(-2), r.U, r.Vh.mT):
-        if x.numel() and call.k > 1:
-            i, j = call.k - 2, call.k - 1
+    vectors = (r.U, r.Vh.mT) if r.U.numel() else ()
+    if call.k > 1:
+        i, j = call.k - 2, call.k - 1
+        for x in (r.S, *vectors):
             x[..., [i, j]] = x[..., [j, i]]
 
 

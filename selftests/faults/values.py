@@ -30,8 +30,8 @@ from .conditions import (
     tiny,
     zero,
 )
-from .effects import all_nan, all_zero, edit, on_input
-from .planting import Call, Condition, Effect
+from .effects import all_nan, all_zero, edit, on_input, raising
+from .planting import Call, Condition
 from .promises import (
     EXACT,
     FINITE,
@@ -97,10 +97,6 @@ def _both_signs(call: Call) -> bool:
     return bool(((w[..., 0] < 0) & (w[..., -1] > 0)).any())
 
 
-def _refuse(call: Call) -> SimpleNamespace:
-    raise RuntimeError("the algorithm failed to converge")
-
-
 def _rank_one(call: Call) -> bool:
     A = call.A
     return (
@@ -133,7 +129,7 @@ zero_vectors = edit("V zero", lambda c, r: r.V.zero_())
 
 
 nan_column = edit("first column of Q NaN", lambda c, r: r.Q[..., 0].fill_(float("nan")))
-refused = Effect("refused: failed to converge", _refuse)
+refused = raising("failed to converge")
 spread_failure = edit("one failure fails the whole batch", _spread_failure)
 identity = Condition(
     "identity", lambda c: c.m == c.n and bool((torch.eye(c.n, dtype=c.A.dtype) == c.A).all())
