@@ -1,0 +1,31 @@
+"""A catalogue of defective backends: small faults that the suite must catch.
+
+``with planted(fault):`` switches one on underneath ``torch.linalg``; ``CATALOGUE`` holds them by
+name, ``CONTROL`` hooks every operator and changes nothing. See ``planting`` for how it works.
+"""
+
+from __future__ import annotations
+
+from . import accuracy, arguments, batch, history, layout, metadata, size, structure, values
+from .planting import OPERATORS, Call, Condition, Effect, Fault, planted
+from .witness import of
+
+__all__ = ["CATALOGUE", "CONTROL", "KINDS", "Call", "Fault", "planted"]
+
+_TABLES = (accuracy, structure, arguments, batch, layout, size, values, history, metadata)
+
+KINDS: tuple[str, ...] = tuple(table.__name__.rpartition(".")[2] for table in _TABLES)
+
+CATALOGUE: dict[str, Fault] = {fault.name: fault for table in _TABLES for fault in table.FAULTS}
+
+CONTROL = Fault(
+    name="control",
+    kind="control",
+    operations=(),
+    when=Condition("never", lambda call: False),
+    effect=Effect("nothing", Call.compute),
+    promise="",
+    shows=of("svd", 1, 1),
+    silent=of("svd", 1, 1),
+    at=tuple(OPERATORS),
+)
