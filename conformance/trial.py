@@ -36,6 +36,7 @@ Tensors = tuple[torch.Tensor, ...]
 # Above this much arithmetic (batch x m x n x min(m, n), 300^3) the promises that need further
 # calls of the same size (batch, layout, repeat, agreement) are left to smaller cases.
 _THOROUGH = 27_000_000
+_MANY = 10_000  # nor are batches of more matrices called again
 
 
 class NonConformance(AssertionError):
@@ -163,7 +164,7 @@ class Trial:
     @property
     def thorough(self) -> bool:
         """Is the case small enough to be called again and again?"""
-        return self.work <= _THOROUGH
+        return self.work <= _THOROUGH and len(self.index) <= _MANY
 
     @property
     def work(self) -> int:

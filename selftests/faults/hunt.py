@@ -1,0 +1,93 @@
+"""Run the suite's own tests against a planted fault until one of them fails.
+
+The tests are those of ``tests/``, called on trials as pytest calls them, without pytest around
+them: the catalogue is run in one process or a few, in minutes.
+"""
+
+from __future__ import annotations
+
+import importlib
+import pkgutil
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import tests
+from conformance.cases import Case
+from conformance.record import Outcome
+from conformance.runner import Test, perform
+from conformance.session import Session
+from selftests.faults.planting import Fault, planted
+
+
+@dataclass(frozen=True)
+class Catch:
+    """What became of a fault: the first case that failed, after how many and how long."""
+
+    fault: str
+    case: str = ""
+    test: str = ""
+    measures: tuple[str, ...] = ()
+    tried: int = 0
+    seconds: float = 0.0
+
+    @property
+    def caught(self) -> bool:
+        """Did any case fail?"""
+        return bool(self.case)
+
+
+def marked_tests() -> list[tuple[Test, tuple[str, ...], str]]:
+    """Every test with cases: the function, its operations and its plan, in pytest's order."""
+    found = []
+    for module_info in sorted(pkgutil.iter_modules(tests.__path__), key=lambda each: each.name):
+        module = importlib.import_module(f"tests.{module_info.name}")
+        for name, function in vars(module).items():
+            for mark in getattr(function, "pytestmark", []) if name.startswith("test_") else []:
+                if mark.name == "cases":
+                    found.append((function, mark.args, mark.kwargs.get("plan", "matrix")))
+    return found
+
+
+class Hunt:
+    """A profile of the suite, ready to be run against one fault after another."""
+
+    def __init__(self, profile: str, seed: int = 0) -> None:
+        self.session = Session(device="cpu", profile=profile, seed=seed)
+        self.tests = [entry for entry in marked_tests() if entry[2] != "first-call"]
+
+    def cases(self, operations: frozenset[str]) -> Iterator[tuple[Test, Case]]:
+        """The cases that call one of these operations, the matrix of the operations first."""
+        for matrix in (True, False):
+            for test, called, plan in self.tests:
+                if (plan == "matrix") == matrix:
+                    for operation in called:
+                        if operation in operations:
+                            for case in self.session.cases(operation, plan=plan):
+                                yield test, case
+
+    def run(self, fault: Fault) -> Catch:
+        """The first case that fails with the fault planted."""
+        started, tried = time.process_time(), 0
+        with planted(fault):
+            for test, case in self.cases(concerned(fault)):
+                tried += 1
+                outcome = self.outcome(test, case)
+                if outcome.verdict == "fail":
+                    failing = tuple(m.name for m in outcome.failing)
+                    seconds = time.process_time() - started
+                    return Catch(fault.name, str(case), test.__name__, failing, tried, seconds)
+        return Catch(fault.name, tried=tried, seconds=time.process_time() - started)
+
+    def outcome(self, test: Test, case: Case) -> Outcome:
+        """The outcome of one case."""
+        return perform(test, self.session.trial(case), self.session.known)
+
+
+def concerned(fault: Fault) -> frozenset[str]:
+    """The operations whose tests meet the fault: its own, and those that call them."""
+    callers = {"svdvals": "svd", "eigvalsh": "eigh"}
+    named = set(fault.operations)
+    if "check_errors" in fault.operators:
+        named |= {"cholesky", "cholesky_ex"}
+    return frozenset(named | {callers[name] for name in named if name in callers})
