@@ -352,3 +352,18 @@ def test_wrong_shapes_are_errors() -> None:
         measures.qr_reconstruction(A, U, U, **units(P))
     with pytest.raises(ValueError, match="cannot be compared"):
         measures.agreement(S, U, 3, **units(P))
+
+
+@pytest.mark.parametrize("power", [-140, -900, 0, 900])
+def test_gram_judges_r_alone(power: int) -> None:
+    """Even where A is near the subnormal numbers of float32: R = 0 is no factor."""
+    A = general("moderate", C, (9, 4)) * 2.0**power
+    R = np.asarray(np.linalg.qr(A, mode="r"))
+    R[1] = 0
+    R[2, 0, 3] = np.nan
+    smallest = C.smallest if power == -140 else 0.0
+    measured = measures.gram(A, R, eps=2.0**-10, smallest=smallest)
+    assert measured[0] < 1 < 10 < measured[1]
+    assert np.isnan(measured[2])
+    zero = np.zeros((2, 3, 3))
+    seen(measures.gram(zero, zero + np.array([[[0]], [[1]]]), **units(C)), False, True)
