@@ -122,15 +122,13 @@ def qr_reconstruction(A: Array, Q: Array, R: Array, *, eps: float, smallest: flo
 
 
 def gram(A: Array, R: Array, *, eps: float, smallest: float) -> Floats:
-    """``|AhA - RhR| / (max(m, n) eps |A|_1 |A|_inf)``: what R alone, ``(k, p, n)``, must satisfy."""
+    """``|AhA - RhR| / (max(m, n) eps |A|_1 |A|_inf)``: what R alone, ``(k, p, n)``, must be."""
     k, m, n = _stack(A, "A")
     _shape(R, "R", (k, min(m, n), n), (k, m, n))
     with np.errstate(all="ignore"):
-        (A, exponent), smallest = _normalised(A), smallest
-        R = _ldexp(R, -exponent) if exponent.any() else R
+        A, R, grid = _scaled(A, smallest, R)
         error = _norm(np.matmul(_adjoint(A), A) - np.matmul(_adjoint(R), R))
-        size = _norm(A) * _norm(_adjoint(A))
-        return _ratio(error, max(m, n), eps * size, np.ldexp(smallest, -exponent))
+        return _residual(error, max(m, n), _norm(_adjoint(A)), eps * _norm(A), grid)
 
 
 def triangle(X: Array, *, upper: bool = True) -> Floats:
@@ -291,7 +289,7 @@ def _ratio(error: Floats, n: float | Floats, unit: Floats, grid: float | Floats)
     return np.where(error == 0, 0.0, error / (n * bound))
 
 
-def _residual(error: Floats, n: int, a: Floats, unit: Floats, grid: Floats) -> Floats:
+def _residual(error: Floats, n: int, a: Floats, unit: Floats, grid: float | Floats) -> Floats:
     """``error / (n a max(unit, grid))``."""
     return np.where(error == 0, 0.0, error / (n * a * np.maximum(unit, grid)))
 

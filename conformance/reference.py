@@ -118,7 +118,7 @@ def condition_leading(A: Array) -> Floats:
 
     The condition of A where ``m >= n``; it is what R depends on for wide matrices too.
     """
-    k, m, n = A.shape
+    _, m, n = A.shape
     if m >= n or not m:
         return condition(A)
     first = svdvals(A[:, :, :m])[:, -1]

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import scipy.linalg  # type: ignore[import-untyped]
 
 from conformance import measures, reference
 from conformance.matrices import FAMILIES, sample
@@ -30,6 +31,13 @@ def widened(p: Precision, *results: Any) -> list[np.ndarray]:
     return [x.astype(p.wide if x.dtype.kind == "c" else np.float64) for x in results]
 
 
+def lapack(p: Precision, function: Callable[..., Any], A: np.ndarray, **options: Any) -> list:
+    """SciPy's results in the precision itself, stacked and widened; NumPy's are double always."""
+    results = [function(a, **options) for a in A.astype(p.numpy)]
+    several = [r if isinstance(r, tuple) else (r,) for r in results]
+    return widened(p, *(np.stack(each) for each in zip(*several, strict=True)))
+
+
 def worst(measured: Results) -> str:
     """The measures that are not sound, as text; empty when all are."""
     return "; ".join(f"{k} {v}" for k, v in measured.items() if not (v <= SOUND).all())
@@ -40,7 +48,7 @@ def adjoint(A: np.ndarray) -> np.ndarray:
 
 
 def svd(A: np.ndarray, p: Precision) -> Results:
-    U, S, Vh = widened(p, *np.linalg.svd(A.astype(p.numpy)))
+    U, S, Vh = lapack(p, scipy.linalg.svd, A)
     n = max(A.shape[1:])
     return {
         "reconstruction": measures.svd_reconstruction(A, U, S, Vh, **units(p)),
@@ -52,7 +60,7 @@ def svd(A: np.ndarray, p: Precision) -> Results:
 
 
 def qr(A: np.ndarray, p: Precision) -> Results:
-    Q, R = widened(p, *np.linalg.qr(A.astype(p.numpy)))
+    Q, R = lapack(p, scipy.linalg.qr, A, mode="economic")
     out = {
         "reconstruction": measures.qr_reconstruction(A, Q, R, **units(p)),
         "Q": measures.orthonormality(Q, eps=p.eps),
@@ -66,7 +74,7 @@ def qr(A: np.ndarray, p: Precision) -> Results:
 
 
 def eigh(A: np.ndarray, p: Precision) -> Results:
-    w, V = widened(p, *np.linalg.eigh(A.astype(p.numpy)))
+    w, V = lapack(p, scipy.linalg.eigh, A, driver="evd")
     return {
         "residual": measures.eigh_residual(A, w, V, **units(p)),
         "V": measures.orthonormality(V, eps=p.eps),
@@ -76,7 +84,7 @@ def eigh(A: np.ndarray, p: Precision) -> Results:
 
 
 def cholesky(A: np.ndarray, p: Precision) -> Results:
-    (L,) = widened(p, np.linalg.cholesky(A.astype(p.numpy)))
+    (L,) = lapack(p, scipy.linalg.cholesky, A, lower=True)
     cond = reference.condition(A)
     return {
         "reconstruction": measures.cholesky_reconstruction(A, L, **units(p)),
@@ -263,10 +271,10 @@ def test_a_zero_matrix_must_be_factored_exactly() -> None:
 def test_a_power_of_four_changes_no_measure(power: int) -> None:
     A, H = general("moderate", C), definite(C)
     B = general("random", C)
-    U, S, Vh = widened(C, *np.linalg.svd(A.astype("complex64")))
-    w, V = widened(C, *np.linalg.eigh(H.astype("complex64")))
-    Q, R = widened(C, *np.linalg.qr(A.astype("complex64")))
-    (L,) = widened(C, np.linalg.cholesky(H.astype("complex64")))
+    U, S, Vh = lapack(C, scipy.linalg.svd, A)
+    w, V = lapack(C, scipy.linalg.eigh, H, driver="evd")
+    Q, R = lapack(C, scipy.linalg.qr, A)
+    (L,) = lapack(C, scipy.linalg.cholesky, H, lower=True)
     X, Y = np.linalg.solve(H, B) * (1 + 1e-6), np.linalg.inv(H) * (1 + 1e-6)
     L_ref, R_ref = reference.cholesky(H), reference.qr_r(A)
 
@@ -344,3 +352,18 @@ def test_wrong_shapes_are_errors() -> None:
         measures.qr_reconstruction(A, U, U, **units(P))
     with pytest.raises(ValueError, match="cannot be compared"):
         measures.agreement(S, U, 3, **units(P))
+
+
+@pytest.mark.parametrize("power", [-140, -900, 0, 900])
+def test_gram_judges_r_alone(power: int) -> None:
+    """Even where A is near the subnormal numbers of float32: R = 0 is no factor."""
+    A = general("moderate", C, (9, 4)) * 2.0**power
+    R = np.asarray(np.linalg.qr(A, mode="r"))
+    R[1] = 0
+    R[2, 0, 3] = np.nan
+    smallest = C.smallest if power == -140 else 0.0
+    measured = measures.gram(A, R, eps=2.0**-10, smallest=smallest)
+    assert measured[0] < 1 < 10 < measured[1]
+    assert np.isnan(measured[2])
+    zero = np.zeros((2, 3, 3))
+    seen(measures.gram(zero, zero + np.array([[[0]], [[1]]]), **units(C)), False, True)

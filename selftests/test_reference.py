@@ -165,3 +165,24 @@ def test_empty(k: int, n: int) -> None:
     relative = reference.svdvals_relative(A)
     assert relative is not None
     assert relative.shape == (k, n)
+
+
+def test_conditions_that_ignore_scaling_or_the_last_columns() -> None:
+    A = np.array([[[1.0, 0, 5], [0, 2.0**-40, 7]]])
+    assert reference.condition_leading(A)[0] == pytest.approx(np.linalg.norm(A[0], 2) * 2.0**40)
+    assert reference.condition_leading(A[:, :, :2])[0] == 2.0**40
+    assert reference.condition_leading(np.zeros((1, 2, 3)))[0] == np.inf
+    for name in ("ascending", "descending", "random"):
+        for shape in ((8, 8), (9, 5), (5, 9)):
+            B = one(f"column-scaled-{name}", "general", shape, C64)
+            assert reference.condition_scaled(B)[0] < 20 < 1e6 < reference.condition(B)[0]
+
+
+def test_small_helpers() -> None:
+    A = one("random", "general", (5, 4), C128)
+    R = np.asarray(np.linalg.qr(A, mode="r"))
+    np.testing.assert_allclose(reference.positive_diagonal(R), reference.qr_r(A), atol=1e-14)
+    padded = reference.square(A)
+    assert padded.shape == (1, 5, 5)
+    assert np.array_equal(padded[:, :, :4], A)
+    assert (padded[:, :, 4] == 0).all()

@@ -5,13 +5,15 @@ batch of 2 x 3 matrices. A new family is a function with ``@family(number, name,
 in one of the modules of this package:
 
 * ``spectra``: a prescribed spectrum, diagonals (1-39)
-* ``named``: named, structured, rank-deficient, graded and scaled matrices (40-79)
+* ``named``: plain, rank-deficient, textbook and structured matrices (40-67)
+* ``graded``: graded, column-scaled and subnormal ones (68-79)
 * ``hermitian``: Hermitian, definite, and refused by Cholesky (80-99)
 * ``nonfinite``: NaN and inf (100-119)
 * ``sampling``: batches of mixed families (120)
 """
 
-from conformance.matrices import hermitian, named, nonfinite, spectra  # noqa: F401  (they register)
+# Importing these registers their families.
+from conformance.matrices import graded, hermitian, named, nonfinite, spectra  # noqa: F401
 from conformance.matrices.family import FAMILIES, KINDS, TRAITS, Family
 from conformance.matrices.sampling import Sample, families_table, sample
 

@@ -160,6 +160,21 @@ def diagonal(s: Array, m: int, n: int) -> Array:
     return A
 
 
+def grid(draw: Draw) -> tuple[Floats, Floats]:
+    """Row and column numbers as floats, to be broadcast."""
+    return np.arange(draw.m, dtype=np.float64)[:, None], np.arange(draw.n, dtype=np.float64)
+
+
+def log2(power_of_two: float) -> int:
+    """Exact, unlike ``np.log2`` on some machines."""
+    return int(np.frexp(power_of_two)[1]) - 1
+
+
+def symmetric(draw: Draw, A: Array) -> Array:
+    """``A + Ah`` where a Hermitian matrix is asked for, else A."""
+    return A if draw.kind == "general" else A + A.conj().swapaxes(-1, -2)
+
+
 # ---- Matrices of a spectrum ----------------------------------------------------------------
 
 

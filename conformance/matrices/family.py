@@ -22,7 +22,7 @@ TRAITS = {
     "extreme": "near overflow or underflow",
     "subnormal": "holds subnormal numbers by intent",
     "triangular": "upper or lower triangular",
-    "fails": "Cholesky fails at a leading minor whose order is certain",
+    "fails": "Cholesky fails, at a leading minor of certain order (some-fail: every other matrix)",
 }
 
 

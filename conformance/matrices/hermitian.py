@@ -106,11 +106,17 @@ def _negated(draw: Draw, where: str) -> Array:
     return A
 
 
-for _number, _where in ((87, "first"), (88, "middle"), (89, "last"), (90, "random")):
+_MINORS = (
+    (87, "first", "the first, order 1"),
+    (88, "middle", "the middle one, order n // 2 + 1"),
+    (89, "last", "the last, order n"),
+    (90, "random", "one at random"),
+)
+for _number, _where, _text in _MINORS:
     add(
         _number,
         f"indefinite-{_where}",
-        f"Condition 10 with the diagonal entry of the {_where} leading minor made negative.",
+        f"Condition 10 but for one negative entry on the diagonal: {_text}.",
         "i",
         "fails",
         lambda draw, where=_where: _negated(draw, where),  # type: ignore[misc]

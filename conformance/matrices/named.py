@@ -1,4 +1,4 @@
-"""Families 40-79: named and structured matrices, most of them from the literature.
+"""Families 40-67: named and structured matrices, most of them from the literature.
 
 Real builders suffice: in complex dtypes the table's user multiplies by unitary diagonals.
 """
@@ -12,29 +12,15 @@ import numpy as np
 from conformance.matrices.draw import (
     Array,
     Draw,
-    Floats,
     adjoint,
     geometric,
+    grid,
+    log2,
     powers,
     shifted,
-    with_spectrum,
+    symmetric,
 )
 from conformance.matrices.family import family
-
-
-def _grid(draw: Draw) -> tuple[Floats, Floats]:
-    """Row and column numbers as floats, to be broadcast."""
-    return np.arange(draw.m, dtype=np.float64)[:, None], np.arange(draw.n, dtype=np.float64)
-
-
-def _log2(power_of_two: float) -> int:
-    return int(np.frexp(power_of_two)[1]) - 1
-
-
-def _symmetric(draw: Draw, A: Array) -> Array:
-    """``A + Ah`` where a Hermitian matrix is asked for, else A."""
-    return A if draw.kind == "general" else A + A.conj().swapaxes(-1, -2)
-
 
 # ---- Plain ---------------------------------------------------------------------------------
 
@@ -42,7 +28,7 @@ def _symmetric(draw: Draw, A: Array) -> Array:
 @family(40, "random", "gh")
 def random(draw: Draw) -> Array:
     """Independent entries, uniform in (-1, 1) or the square: what most tests elsewhere use."""
-    return _symmetric(draw, draw.dense(draw.m, draw.n))
+    return symmetric(draw, draw.dense(draw.m, draw.n))
 
 
 @family(41, "positive", "g")
@@ -54,7 +40,7 @@ def positive(draw: Draw) -> Array:
 @family(42, "integer", "ghd", "integer")
 def integer(draw: Draw) -> Array:
     """Small integers; a dominant diagonal where definite."""
-    A = _symmetric(draw, draw.integers(-9, 9, draw.m, draw.n))
+    A = symmetric(draw, draw.integers(-9, 9, draw.m, draw.n))
     if draw.kind == "definite":
         A = A + np.eye(draw.n) * (18.0 * draw.n + 1)
     return A
@@ -138,7 +124,7 @@ def equal_norm_columns(draw: Draw) -> Array:
 @family(50, "zero-columns", "gh", "rank-deficient")
 def zero_columns(draw: Draw) -> Array:
     """Every third column is zero, the first included, the last row too (Hermitian: likewise)."""
-    A = _symmetric(draw, draw.dense(draw.m, draw.n))
+    A = symmetric(draw, draw.dense(draw.m, draw.n))
     A[:, :, ::3] = 0
     A[:, -1:] = 0
     if draw.kind == "hermitian":
@@ -159,7 +145,7 @@ def zero_rows(draw: Draw) -> Array:
 @family(52, "wide-range-rank-one", "gh", "rank-deficient")
 def wide_range_rank_one(draw: Draw) -> Array:
     """The outer product t th of numbers from 1 to eps: a gradient's covariance."""
-    orders = -_log2(draw.eps)
+    orders = -log2(draw.eps)
     t = draw.log_uniform(orders, draw.m, 1) * draw.signs(draw.m, 1)
     u = t if draw.kind == "hermitian" else draw.log_uniform(orders, draw.n, 1)
     return t * u.swapaxes(-1, -2)
@@ -171,7 +157,7 @@ def wide_range_rank_one(draw: Draw) -> Array:
 @family(53, "hilbert", "ghd")
 def hilbert(draw: Draw) -> Array:
     """1/(i + j + 1), shifted just enough where definite."""
-    i, j = _grid(draw)
+    i, j = grid(draw)
     A = 1 / (i + j + 1)
     return shifted(draw, A) if draw.kind == "definite" else A
 
@@ -179,7 +165,7 @@ def hilbert(draw: Draw) -> Array:
 @family(54, "kahan", "g", "triangular")
 def kahan(draw: Draw) -> Array:
     """Kahan's triangle: its smallest value is far below every diagonal entry."""
-    i, j = _grid(draw)
+    i, j = grid(draw)
     cosine, sine = 0.28, 0.96
     return powers(sine, draw.m)[:, None] * np.where(i == j, 1.0, np.where(i < j, -cosine, 0.0))
 
@@ -187,8 +173,8 @@ def kahan(draw: Draw) -> Array:
 @family(55, "lauchli", "g")
 def lauchli(draw: Draw) -> Array:
     """A row of ones above sqrt(eps)/2 times I: squaring it loses the rank."""
-    i, j = _grid(draw)
-    mu = 2.0 ** (_log2(draw.eps) // 2 - 1)
+    i, j = grid(draw)
+    mu = 2.0 ** (log2(draw.eps) // 2 - 1)
     return np.where(i == 0, 1.0, np.where(i == j + 1, mu, 0.0))
 
 
@@ -204,7 +190,7 @@ def vandermonde(draw: Draw) -> Array:
 @family(57, "toeplitz", "ghd")
 def toeplitz(draw: Draw) -> Array:
     """Constant along diagonals: random, or 2^-|i-j| where definite."""
-    i, j = _grid(draw)
+    i, j = grid(draw)
     offset = (i - j).astype(np.int64)
     if draw.kind == "definite":
         return powers(0.5, draw.n)[np.abs(offset)]
@@ -216,14 +202,14 @@ def toeplitz(draw: Draw) -> Array:
 @family(58, "frank", "g", "integer")
 def frank(draw: Draw) -> Array:
     """Frank's upper Hessenberg integers, ill-conditioned with determinant 1 when square."""
-    i, j = _grid(draw)
+    i, j = grid(draw)
     return np.where(j >= i - 1, max(draw.m, draw.n) - np.maximum(i, j), 0.0)
 
 
 @family(59, "companion", "g")
 def companion(draw: Draw) -> Array:
-    """Of the truncated exponential series: n!/k! (at most eps^-4) above a diagonal of ones."""
-    i, j = _grid(draw)
+    """Of the truncated exponential series: n!/k! (at most eps^-4) over a subdiagonal of ones."""
+    i, j = grid(draw)
     falling = np.multiply.accumulate(np.minimum(np.arange(draw.n, 0, -1.0), 2.0**10))
     top = np.minimum(falling, draw.eps**-4)
     return np.where(i == 0, -top, np.where(i == j + 1, 1.0, 0.0))
@@ -232,7 +218,7 @@ def companion(draw: Draw) -> Array:
 @family(60, "wilkinson", "gh")
 def wilkinson(draw: Draw) -> Array:
     """W+: |i - c| on the diagonal, ones beside it; pairs of values agree to many digits."""
-    i, j = _grid(draw)
+    i, j = grid(draw)
     return np.where(i == j, np.abs(i - (draw.p - 1) / 2), np.where(np.abs(i - j) == 1, 1.0, 0.0))
 
 
@@ -247,7 +233,7 @@ def upper_triangular(draw: Draw) -> Array:
 
 @family(62, "lower-triangular", "g", "full-rank triangular")
 def lower_triangular(draw: Draw) -> Array:
-    """The same below the diagonal."""
+    """A random lower triangle with a dominant diagonal."""
     turned = replace(draw, m=draw.n, n=draw.m)
     return adjoint(upper_triangular(turned))
 
@@ -255,7 +241,7 @@ def lower_triangular(draw: Draw) -> Array:
 @family(63, "nearly-degenerate", "g", "full-rank triangular")
 def nearly_degenerate(draw: Draw) -> Array:
     """Upper triangular, I plus a few eps: all values nearly equal, none quite."""
-    i, j = _grid(draw)
+    i, j = grid(draw)
     noise = np.where(i <= j, draw.uniform(draw.m, draw.n), 0.0)
     return np.eye(draw.m, draw.n) + noise * (4 * draw.eps)
 
@@ -263,16 +249,16 @@ def nearly_degenerate(draw: Draw) -> Array:
 @family(64, "tridiagonal", "ghd")
 def tridiagonal(draw: Draw) -> Array:
     """Three random diagonals, or -1, 2, -1 (shifted) where definite."""
-    i, j = _grid(draw)
+    i, j = grid(draw)
     if draw.kind == "definite":
         return shifted(draw, np.where(i == j, 2.0, np.where(np.abs(i - j) == 1, -1.0, 0.0)))
-    return _symmetric(draw, np.where(np.abs(i - j) <= 1, draw.uniform(draw.m, draw.n), 0.0))
+    return symmetric(draw, np.where(np.abs(i - j) <= 1, draw.uniform(draw.m, draw.n), 0.0))
 
 
 @family(65, "bidiagonal", "g", "triangular")
 def bidiagonal(draw: Draw) -> Array:
     """Ones on the diagonal and next to it, graded by columns: a case for xBDSQR alone."""
-    i, j = _grid(draw)
+    i, j = grid(draw)
     scale = geometric(draw.n, 1 / draw.eps) * (1 + draw.uniform(draw.n) / 8)
     return np.where((i == j) | (i == j - 1), 1.0, 0.0) * scale[:, None, :]
 
@@ -280,99 +266,17 @@ def bidiagonal(draw: Draw) -> Array:
 @family(66, "block-diagonal", "ghd")
 def block_diagonal(draw: Draw) -> Array:
     """Dense blocks of order up to 3 on the diagonal, zeros elsewhere: it splits."""
-    i, j = _grid(draw)
-    A = np.where(i // 3 == j // 3, _symmetric(draw, draw.dense(draw.m, draw.n)), 0.0)
+    i, j = grid(draw)
+    A = np.where(i // 3 == j // 3, symmetric(draw, draw.dense(draw.m, draw.n)), 0.0)
     return A + np.eye(draw.n) * 12.0 if draw.kind == "definite" else A
 
 
 @family(67, "arrow", "ghd")
 def arrow(draw: Draw) -> Array:
     """A diagonal, a first row and a first column; a secular equation to solve."""
-    i, j = _grid(draw)
-    A = np.where((i == 0) | (j == 0), _symmetric(draw, draw.dense(draw.m, draw.n)), 0.0)
+    i, j = grid(draw)
+    A = np.where((i == 0) | (j == 0), symmetric(draw, draw.dense(draw.m, draw.n)), 0.0)
     spread = np.where(i == j, 1 + i / max(draw.p, 1), 0.0)
     if draw.kind == "definite":
         A, spread = A / (4 * max(draw.n, 1)), spread + 1
     return A + spread
-
-
-# ---- Graded and scaled ---------------------------------------------------------------------
-
-
-def _grades(draw: Draw, n: int) -> Floats:
-    """Powers of two from 1 down to about eps."""
-    steps = np.arange(n) * -_log2(draw.eps) // max(n - 1, 1)
-    return np.ldexp(1.0, (-steps).astype(np.intc))
-
-
-@family(68, "graded-rows", "g")
-def graded_rows(draw: Draw) -> Array:
-    """D B: rows from 1 down to eps."""
-    return draw.dense(draw.m, draw.n) * _grades(draw, draw.m)[:, None]
-
-
-@family(69, "graded-columns", "g")
-def graded_columns(draw: Draw) -> Array:
-    """B D: columns from eps up to 1."""
-    return draw.dense(draw.m, draw.n) * _grades(draw, draw.n)[::-1]
-
-
-@family(70, "graded-both", "ghd")
-def graded_both(draw: Draw) -> Array:
-    """D B D from 1 down to eps^2, B of condition 10: Cholesky succeeds whatever D is."""
-    B = with_spectrum(draw, geometric(draw.p, 10))
-    return B * _grades(draw, draw.m)[:, None] * _grades(draw, draw.n)
-
-
-@family(71, "graded-up", "hd")
-def graded_up(draw: Draw) -> Array:
-    """D B D from eps^2 up to 1: the large entries come last."""
-    B = with_spectrum(draw, geometric(draw.p, 10))
-    grades = _grades(draw, draw.n)[::-1]
-    return B * grades[:, None] * grades
-
-
-def _column_scaled(draw: Draw, order: str) -> Array:
-    """B D with B of condition 10 and D from 1 down to eps^2; ``D B`` where ``m < n``."""
-    p = draw.p
-    exponents = np.arange(p) * -2 * _log2(draw.eps) // max(p - 1, 1)
-    D = np.ldexp(1.0, (-exponents).astype(np.intc))
-    scale = {"descending": D, "ascending": D[::-1], "random": draw.rng.permutation(D)}[order]
-    B = with_spectrum(draw, geometric(p, 10))
-    return B * scale[:, None] if draw.m < draw.n else B * scale
-
-
-@family(72, "column-scaled-descending", "g", "column-scaled")
-def column_scaled_descending(draw: Draw) -> Array:
-    """B D, B of condition 10, D from 1 down to eps^2; Jacobi gets every value to full accuracy."""
-    return _column_scaled(draw, "descending")
-
-
-@family(73, "column-scaled-ascending", "g", "column-scaled")
-def column_scaled_ascending(draw: Draw) -> Array:
-    """The same with the small columns first."""
-    return _column_scaled(draw, "ascending")
-
-
-@family(74, "column-scaled-random", "g", "column-scaled")
-def column_scaled_random(draw: Draw) -> Array:
-    """The same in random order."""
-    return _column_scaled(draw, "random")
-
-
-@family(75, "subnormal", "gh", "subnormal extreme integer")
-def subnormal(draw: Draw) -> Array:
-    """Integers up to 1000 times the smallest subnormal."""
-    A = draw.integers(-500, 500, draw.m, draw.n)
-    return _symmetric(draw, A) * draw.precision.smallest
-
-
-@family(76, "partly-subnormal", "ghd", "subnormal")
-def partly_subnormal(draw: Draw) -> Array:
-    """Condition 10 plus entries off the diagonal, a fifth of them, that are subnormal."""
-    i, j = _grid(draw)
-    A = with_spectrum(draw, geometric(draw.p, 10))
-    replaced = ((i + j) % 5 == 3) & (i != j)
-    if draw.kind == "definite":
-        A = A + np.eye(draw.n) * 2.0 * max(draw.n, 1)
-    return np.where(replaced, 37 * draw.precision.smallest, A)

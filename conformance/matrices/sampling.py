@@ -73,7 +73,7 @@ def realise(family: Family, draw: Draw) -> Array:
     A = np.broadcast_to(family.build(draw), (draw.k, draw.m, draw.n))
     if draw.k > 1:
         each = np.arange(draw.k, dtype=np.intc)
-        scale = np.ldexp(1.0, 2 * (each % 8)) if "fails" in family.traits else 1 + each / DISTINCT
+        scale = np.ldexp(1.0, 2 * (each % 8)) if draw.kind == "indefinite" else 1 + each / DISTINCT
         A = scaled(A, scale[:, None, None])
     if draw.precision.complex and A.dtype.kind != "c" and "real" not in family.traits:
         A = _made_complex(family, draw, A)
@@ -175,7 +175,8 @@ def families_table() -> str:
     for each in sorted(FAMILIES.values(), key=lambda f: f.number):
         kinds = " ".join(kind for kind in KINDS if kind in each.kinds)
         traits = " ".join(sorted(each.traits))
-        rows.append(f"| {each.number} | `{each.name}` | {kinds} | {traits} | {each.doc} |")
+        doc = each.doc.replace("|", r"\|")
+        rows.append(f"| {each.number} | `{each.name}` | {kinds} | {traits} | {doc} |")
     return "\n".join(rows) + "\n"
 
 
