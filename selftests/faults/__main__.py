@@ -10,19 +10,8 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 from statistics import median
 
-from selftests.faults import CATALOGUE, CONTROL
-from selftests.faults.hunt import Catch, Hunt
-
-_hunts: dict[tuple[str, int], Hunt] = {}
-
-
-def hunt(job: tuple[str, str, int]) -> Catch:
-    """Run one fault against a profile; the profile is prepared once per process."""
-    name, profile, seed = job
-    if (profile, seed) not in _hunts:
-        _hunts[profile, seed] = Hunt(profile, seed)
-    return _hunts[profile, seed].run(CATALOGUE.get(name, CONTROL))
-
+from selftests.faults import CATALOGUE
+from selftests.faults.hunt import Catch, hunt
 
 def table(catches: list[Catch]) -> str:
     """The catalogue and what caught it, as Markdown."""

@@ -17,6 +17,7 @@ from conformance.cases import Case
 from conformance.record import Outcome
 from conformance.runner import Test, perform
 from conformance.session import Session
+from selftests.faults import CATALOGUE, CONTROL
 from selftests.faults.planting import Fault, planted
 
 
@@ -91,3 +92,14 @@ def concerned(fault: Fault) -> frozenset[str]:
     if "check_errors" in fault.operators:
         named |= {"cholesky", "cholesky_ex"}
     return frozenset(named | {callers[name] for name in named if name in callers})
+
+
+_hunts: dict[tuple[str, int], Hunt] = {}
+
+
+def hunt(job: tuple[str, str, int]) -> Catch:
+    """Run one fault (name, profile, seed); the profile is prepared once per process."""
+    name, profile, seed = job
+    if (profile, seed) not in _hunts:
+        _hunts[profile, seed] = Hunt(profile, seed)
+    return _hunts[profile, seed].run(CATALOGUE.get(name, CONTROL))
