@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import sys
+import tomllib
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,7 @@ from selftests.faults import CATALOGUE, CONTROL, KINDS, Fault, planted
 from selftests.faults.planting import OPERATORS, SHARED
 from selftests.faults.witness import Witness, of, prepare
 
+REPORTS = Path(__file__).parent.parent / "docs" / "reports.toml"
 DTYPES = ("float32", "float64", "complex64", "complex128")
 LAYOUTS = ("row-major", "column-major", "sliced", "offset", "block")
 PLAIN = ("svd", "svdvals", "eigh", "eigvalsh", "qr", "cholesky", "cholesky_ex")
@@ -127,8 +129,18 @@ def test_a_fault_reaches_what_is_built_on_the_operation() -> None:
         assert torch.linalg.matrix_rank(torch.eye(3)) == 0
 
 
+def test_a_fault_is_met_by_compiled_calls() -> None:
+    compiled = torch.compile(torch.linalg.svdvals, backend="aot_eager", fullgraph=True)
+    A = torch.eye(3)
+    assert torch.equal(compiled(A), torch.ones(3))
+    with planted(CATALOGUE["svd-identity-to-zero"]):
+        assert not compiled(A).any()
+    with planted(CONTROL):
+        assert torch.equal(torch.compile(torch.linalg.cholesky, backend="aot_eager")(A), A)
+
+
 def test_names_and_fields() -> None:
-    reports = set(re.findall(r'^id = "(.+)"', _reports(), re.MULTILINE))
+    reports = {report["id"] for report in tomllib.loads(REPORTS.read_text())["reports"]}
     known = set(OPERATORS) | set(SHARED)
     for name, fault in CATALOGUE.items():
         assert re.fullmatch(r"[a-z0-9]+(-[a-z0-9]+)*", name)
@@ -151,7 +163,3 @@ def test_size_of_the_catalogue() -> None:
     assert len(CATALOGUE) >= 180
     assert all(kinds.count(kind) >= 10 for kind in KINDS)
     assert sum(fault.when.parts > 1 for fault in CATALOGUE.values()) >= 30
-
-
-def _reports() -> str:
-    return (Path(__file__).parent.parent / "docs" / "reports.toml").read_text()

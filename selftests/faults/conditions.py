@@ -129,12 +129,12 @@ def _padded(c: Call) -> bool:
 
 
 column_major = Condition("column-major", _column_major)
-strided = Condition("columns not adjacent", lambda c: c.n > 1 and c.A.stride(-1) > 1)
+strided = Condition("columns not adjacent", lambda c: c.n > 1 and bool(c.A.stride(-1) > 1))
 sliced = Condition(
-    "every other row and column", lambda c: c.k > 1 and min(c.A.stride(-1), c.A.stride(-2)) > 1
+    "every other row and column", lambda c: c.k > 1 and bool(min(c.A.stride()[-2:]) > 1)
 )
 padded = Condition("a block of a larger matrix", _padded)
-offset = Condition("storage offset", lambda c: c.A.storage_offset() > 0)
+offset = Condition("storage offset", lambda c: int(c.A.storage_offset()) > 0)
 expanded = Condition(
     "expanded batch", lambda c: any(c.A.stride(i) == 0 and s > 1 for i, s in enumerate(c.batch))
 )
@@ -144,16 +144,16 @@ permuted = Condition(
 )
 conjugate = Condition("conjugate view", lambda c: "conjugate" in c.views)
 negative = Condition("negative view", lambda c: "negative" in c.views)
-plain_memory = Condition("", lambda c: not c.views and 0 not in c.A.stride(), parts=0)
+plain_memory = Condition(
+    "any plain tensor", lambda c: not c.views and 0 not in c.A.stride(), parts=0
+)
 
 
 def _out_strided(c: Call) -> bool:
-    return any(x.numel() > 1 and not x.is_contiguous() and x.stride(-1) != 1 for x in c.out)
+    return any(x.ndim > 1 and min(x.stride()[-2:]) > 1 for x in c.out)
 
 
-out_strided = Condition(
-    "out= strided", lambda c: _out_strided(c) and not any(x.mT.is_contiguous() for x in c.out[:1])
-)
+out_strided = Condition("out= strided", _out_strided)
 
 # --- values ----------------------------------------------------------------------------------
 

@@ -18,7 +18,7 @@ negative views have been materialised by then, so a second override at the ``Con
 hooked operator (``cholesky_inverse`` calls ``cholesky_inverse.out``) go straight to the
 original, so a fault strikes once.
 
-What it costs: about 4 us per hooked kernel call.
+What it costs: 10 to 15 us per call of a hooked operation, 0.4 ms to plant.
 """
 
 from __future__ import annotations
