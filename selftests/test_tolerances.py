@@ -15,7 +15,6 @@ from conformance.precision import PRECISIONS
 from conformance.tolerances import EXACT, VOCABULARY, Limit, Tolerances
 from conformance.tomlfiles import ConfigError, locate
 
-
 Load = Callable[..., Tolerances]
 
 
@@ -31,9 +30,9 @@ def load(tmp_path: Path) -> Load:
     return loaded
 
 
-def limit(tolerances: Tolerances, **keys: Any) -> Limit: ANN201
-    asked: dict[str, Any] = {"backend": "cuda", "operation": "svd", "measure": "values", "dtype": "float32"}
-    return tolerances.limit(**{"m": 9, "n": 4} | asked | keys)
+def limit(tolerances: Tolerances, **keys: Any) -> Limit:
+    asked = {"backend": "cuda", "operation": "svd", "measure": "values", "dtype": "float32"}
+    return tolerances.limit(**{"m": 9, "n": 4, **asked, **keys})
 
 
 LAYERS = """
@@ -78,9 +77,7 @@ H100 = ("chip:NVIDIA H100 80GB HBM3",)
         ({"traits": (*H100, "driver:13.1")}, 13, '0.toml:19 cuda."driver:13.*".svd.float32.values'),
     ],
 )
-def test_most_particular_wins(
-    load: Load, keys: dict[str, Any], value: float, source: str
-) -> None:
+def test_most_particular_wins(load: Load, keys: dict[str, Any], value: float, source: str) -> None:
     assert limit(load(LAYERS), **keys) == (value, source)
 
 
