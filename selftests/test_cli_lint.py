@@ -28,9 +28,10 @@ def lint(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Lint:
         """Lint the project's limits followed by others, and these issues."""
         (tmp_path / "limits.toml").write_text(limits)
         (tmp_path / "known.toml").write_text(issues)
-        files = ("--tolerances", PROJECT / "tolerances.toml")
-        files += ("--tolerances", tmp_path / "limits.toml")
-        status = command("lint", *files, "--known-issues", tmp_path / "known.toml", *arguments)
+        files = [PROJECT / "tolerances.toml", tmp_path / "limits.toml"]
+        options = [option for file in files for option in ("--tolerances", file)]
+        options += ["--known-issues", tmp_path / "known.toml"]
+        status = command("lint", *options, *arguments)
         captured = capsys.readouterr()
         return status, captured.out + captured.err
 
@@ -100,7 +101,7 @@ def test_gaps(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
         ("svd", "svdd", "no operation matches 'svdd'"),
         ('"svd"', '"qr", dtype = "float16"', "no dtype matches 'float16'"),
         ("}", '}\nmeasures = ["residual"]', "residual is no measure of svd"),
-        ("}", "}\nreport_only = true", "no note says what is not established"),
+        ("}", "}\nreport_only = true", "report_only, but no note says"),
     ],
 )
 def test_issues(lint: Lint, old: str, new: str, message: str) -> None:
