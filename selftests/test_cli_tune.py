@@ -1,0 +1,140 @@
+"""``tune``: what it shows, what it writes, and what it refuses to write."""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from conformance.cli import _common
+from conformance.tolerances import Tolerances
+from selftests import records
+from selftests.commands import command
+
+LIMITS = """\
+# The limits.
+[ceiling]
+values = 500    # theory
+[default]
+order = 0
+values = 50
+reconstruction  =  50   # LAPACK's
+batch = 9
+"""
+
+Tune = Callable[..., int]
+
+
+@pytest.fixture
+def limits(tmp_path: Path) -> Path:
+    path = tmp_path / "limits.toml"
+    path.write_text(LIMITS)
+    return path
+
+
+@pytest.fixture
+def tune(tmp_path: Path, limits: Path) -> Tune:
+    def run(*arguments: object, scale: float = 1.0) -> int:
+        runs = [
+            records.write(tmp_path / f"{seed}.xml", records.healthy(seed, scale=scale))
+            for seed in range(20)
+        ]
+        return command("tune", *runs, "--tolerances", limits, *arguments)
+
+    return run
+
+
+def test_shows_and_changes_nothing(
+    tune: Tune, limits: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert tune() == 0
+    text = capsys.readouterr().out
+    row = next(line.split() for line in text.splitlines() if "reconstruction  float32" in line)
+    assert row[:6] == ["cpu", "svd", "reconstruction", "float32", "20", "4000"]
+    assert row[-1] == "tighten"
+    assert "more than 20 times above" in text
+    assert "+[cpu.svd.float32]" in text
+    assert "--write would change 2 limits" in text
+    assert "probability of any false alarm in one run" in text
+    assert limits.read_text() == LIMITS
+
+
+def test_writes_with_provenance(tune: Tune, limits: Path) -> None:
+    assert tune("--write") == 0
+    after = limits.read_text()
+    assert after.startswith(LIMITS)
+    tolerances = Tolerances.load([limits])
+    entry = tolerances.entry("cpu", "svd", "values", "float32")
+    assert entry.at(8, 8) < 3
+    assert entry.fields["date"] == datetime.date.today()
+    assert entry.fields["torch"] == "2.14.1"
+    assert entry.fields["device"] == "Some CPU"
+    assert entry.fields["driver"] == "MKL 2024.2"
+    assert (entry.fields["runs"], entry.fields["measured"]) == (20, 4000)
+    assert entry.fields["case"].startswith("cpu/svd.full/float32/null-space/")
+    assert entry.fields["worst"] * 2 <= entry.at(8, 8)
+    assert tune("--write") == 0  # nothing is left to change
+    assert limits.read_text() == after
+
+
+def test_only_one_backend(tune: Tune, capsys: pytest.CaptureFixture[str]) -> None:
+    assert tune("--backend", "mps", "--write") == 2
+    assert "no measures of backend mps" in capsys.readouterr().err
+
+
+def test_loosening_is_refused_without_being_allowed(
+    tune: Tune, limits: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert tune("--write", scale=80) == 1
+    assert limits.read_text() == LIMITS
+    assert "--allow-looser --reason TEXT --source URL" in capsys.readouterr().out
+    assert tune(scale=80) == 0
+    for missing in ([], ["--reason", "r"], ["--reason", "r", "--source", "somewhere"]):
+        assert tune("--write", "--allow-looser", *missing, scale=80) == 2
+        assert limits.read_text() == LIMITS
+
+
+def test_loosening_is_written_with_its_reason(
+    tune: Tune, limits: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    why = ("--reason", "this chip flushes", "--source", "https://example.org/1")
+    assert tune("--write", "--allow-looser", *why, scale=80) == 0
+    assert "+values = {" in capsys.readouterr().out
+    entry = Tolerances.load([limits]).entry("cpu", "svd", "values", "float32")
+    assert 100 < entry.at(8, 8) <= 500
+    assert entry.fields["reason"] == "this chip flushes"
+    assert entry.fields["source"] == "https://example.org/1"
+
+
+def test_never_above_the_ceiling(
+    tune: Tune, limits: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    why = ("--reason", "r", "--source", "https://example.org/1")
+    assert tune("--write", "--allow-looser", *why, scale=500) == 0
+    assert "a defect, not a tolerance" in capsys.readouterr().out
+    entry = Tolerances.load([limits]).entry("cpu", "svd", "values", "float32")
+    assert entry.at(8, 8) == 50
+
+
+@pytest.mark.parametrize("text", ["<testsuite>", "<!DOCTYPE x><testsuite/>", "no xml"])
+def test_broken_record(limits: Path, text: str, capsys: pytest.CaptureFixture[str]) -> None:
+    path = limits.parent / "bad.xml"
+    path.write_text(text)
+    assert command("tune", path, "--tolerances", limits) == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.startswith(f"error: {path}:1: ")
+
+
+def test_broken_limits(limits: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    limits.write_text(LIMITS + "[cpu]\nvalues = 1e9\n")
+    assert command("tune", "run.xml", "--tolerances", limits) == 2
+    assert f"{limits}:10: cpu.values: " in capsys.readouterr().err
+
+
+def test_progress_is_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = records.write(tmp_path / "run.xml", [])
+    _common.Progress(every=0).of(path)(50)
+    _common.Progress(every=60).of(path)(50)
+    assert capsys.readouterr().err == f"{path}: 0 of 0 MB read\n"

@@ -1,0 +1,373 @@
+"""Tuning: pools, tails and proposals; and the file of limits edited in place, or not at all."""
+
+from __future__ import annotations
+
+import datetime
+import math
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+import tomllib
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from conformance.record import Measured, Outcome
+from conformance.rewriting import Change, replace, rewrite
+from conformance.tolerances import Place, Tolerances
+from conformance.tomlfiles import ConfigError, parse, read
+from conformance.tuning import Fit, Proposal, gather, propose, rounded_up
+from selftests import records
+
+LIMITS = """
+[ceiling]
+values = 500
+reconstruction = 500
+[default]
+order = 0
+values = 50
+reconstruction = 50
+"""
+
+
+def proposals(
+    folder: Path, runs: Sequence[Sequence[Outcome]], limits: str = LIMITS
+) -> dict[str, Proposal]:
+    """What is proposed for these runs, by measure."""
+    (folder / "limits.toml").write_text(limits)
+    paths = [records.write(folder / f"{i}.xml", run) for i, run in enumerate(runs)]
+    pools = gather(paths, Tolerances.load([folder / "limits.toml"]))
+    return {p.pool.key.measure: p for p in propose(list(pools.values()))}
+
+
+def test_tightened_limits_let_further_runs_pass(tmp_path: Path) -> None:
+    found = proposals(tmp_path, [records.healthy(seed) for seed in range(20)])
+    assert {name: p.verdict for name, p in found.items()} == {
+        "reconstruction": "tighten",
+        "values": "tighten",
+        "order": "exact",
+    }
+    for name in ("reconstruction", "values"):
+        proposal = found[name]
+        assert proposal.limit is not None
+        assert proposal.pool.worst.value * 2 <= proposal.limit <= 5
+        assert proposal.idle
+        for seed in range(20, 220):
+            for outcome in records.healthy(seed):
+                (value,) = (m.value for m in outcome.measures if m.name == name)
+                assert value <= proposal.limit
+
+
+def test_estimated_probability_is_about_right(tmp_path: Path) -> None:
+    """Gamma-distributed measures have a known tail."""
+    found = proposals(tmp_path, [records.healthy(seed) for seed in range(40)])
+    fit = found["values"].fit
+    assert fit is not None
+    assert fit.maxima == 40
+    for limit in (0.9, 1.0, 1.2):
+        truth = -math.expm1(200 * stats.gamma.logcdf(limit, 4.0, scale=0.06))
+        assert truth / 10 < fit.exceeded(limit) < truth * 10 + 1e-9
+        assert fit.exceeded(fit.quantile(truth)) == pytest.approx(truth)
+
+
+def test_few_runs_are_dealt_to_blocks(tmp_path: Path) -> None:
+    found = proposals(tmp_path, [records.healthy(seed, 1000) for seed in range(2)])
+    fit = found["values"].fit
+    assert fit is not None
+    assert (fit.blocks, fit.maxima) == (16, 32)
+    truth = -math.expm1(1000 * stats.gamma.logcdf(1.1, 4.0, scale=0.06))
+    assert truth / 20 < fit.exceeded(1.1) < truth * 20
+
+
+@pytest.mark.parametrize(("runs", "count"), [(1, 20), (19, 3)])
+def test_too_little_data(tmp_path: Path, runs: int, count: int) -> None:
+    found = proposals(tmp_path, [records.healthy(seed, count) for seed in range(runs)])
+    assert found["values"].verdict == "too little data"
+    assert found["values"].limit is None
+
+
+def test_equal_maxima(tmp_path: Path) -> None:
+    """A device that gives the same in every run is not fitted, but has a limit."""
+    found = proposals(tmp_path, [records.healthy(0)] * 20)
+    assert found["values"].verdict == "tighten"
+    found = proposals(tmp_path, [records.healthy(s, scale=0.0) for s in range(20)])
+    assert found["values"].limit == 1
+
+
+def test_too_tight_limit_is_loosened_and_never_above_the_ceiling(tmp_path: Path) -> None:
+    runs = [records.healthy(seed, scale=70) for seed in range(20)]
+    found = proposals(tmp_path, runs)
+    assert found["values"].verdict == "loosen"
+    assert 100 < (found["values"].limit or 0) < 500
+    found = proposals(tmp_path, [records.healthy(seed, scale=400) for seed in range(20)])
+    assert found["values"].verdict == "above ceiling"
+
+
+def test_limit_that_fits_is_kept(tmp_path: Path) -> None:
+    runs = [records.healthy(seed, scale=28) for seed in range(20)]
+    assert proposals(tmp_path, runs)["values"].verdict == "keep"
+
+
+def test_formula_is_rescaled(tmp_path: Path) -> None:
+    limits = LIMITS.replace("values = 500\n", "")
+    limits = limits.replace("values = 50\n", 'values = "50 * sqrt(min(m, n))"\n')
+    found = proposals(tmp_path, [records.healthy(seed) for seed in range(20)], limits)
+    text = found["values"].text
+    assert isinstance(text, str)
+    assert text.endswith(" * sqrt(min(m, n))")
+    assert 1 <= float(text.split()[0]) < 10
+
+
+def test_what_is_not_the_devices_is_left_out(tmp_path: Path) -> None:
+    """Known defects, fallbacks, recorded measures and NaN do not move a limit."""
+    bad = Measured("values", 40.0, 50.0)
+    others = [
+        Outcome(records.case(1), "known", (bad,)),
+        Outcome(records.case(2), "fallback", (bad,)),
+        Outcome(records.case(3), "pass", (Measured("values", 40.0, math.inf),)),
+        Outcome(records.case(4), "fail", (Measured("values", math.nan, 50.0),)),
+        Outcome(records.case(5), "fail", (Measured("values", math.inf, 50.0),)),
+    ]
+    pool = proposals(tmp_path, [records.healthy(0) + others])["values"].pool
+    assert pool.worst.value < 2
+    assert pool.broken == 2
+
+
+def test_devices_of_one_run_and_their_traits(tmp_path: Path) -> None:
+    properties = {
+        "device.cuda:0.backend": "rocm",
+        "device.cuda:0.name": "MI300X",
+        "device.cuda:1.backend": "rocm",
+        "device.cuda:1.name": "MI250",
+    }
+    outcomes = [o for d in "01" for o in records.healthy(int(d), 50, device=f"cuda:{d}")]
+    path = records.write(tmp_path / "run.xml", outcomes, properties)
+    (tmp_path / "limits.toml").write_text(LIMITS + '[rocm."chip:MI300X"]\nvalues = 30\n')
+    pools = gather([path, path], Tolerances.load([tmp_path / "limits.toml"]))
+    blocks = {(*key[:3], key.trait): len(pool.blocks) for key, pool in pools.items()}
+    assert blocks == {
+        ("rocm", "svd", "values", "chip:MI300X"): 2,
+        ("rocm", "svd", "values", ""): 2,
+        ("rocm", "svd", "reconstruction", ""): 4,
+        ("rocm", "svd", "order", ""): 4,
+    }
+
+
+@pytest.mark.parametrize(
+    ("value", "expected"),
+    [(1.234, 1.3), (1.2, 1.2), (0.0101, 0.011), (99.1, 100), (150, 150), (12345, 13000), (0, 0)],
+)
+def test_rounded_up(value: float, expected: float) -> None:
+    assert rounded_up(value) == expected
+
+
+def test_fit_is_exact_far_out() -> None:
+    fit = Fit(0.0, 1.0, 0.1, 1, 20)
+    assert fit.exceeded(4.0) == pytest.approx(math.exp(-30), rel=1e-6)
+    assert fit.quantile(1e-12) == pytest.approx(1 + 0.1 * 12 * math.log(10), rel=1e-6)
+
+
+# --- the file ---------------------------------------------------------------------------------
+
+ODD = """\
+# top comment
+
+[default] # hi
+values   =  50   # keep me
+  [default.svd]
+\t reconstruction=50#x
+"values" = {limit =  50 , reason= "a" }   # tail
+order = 0
+# about cpu
+[ cpu . svd ]
+values = { limit = 3,   date = 2026-01-01 } # c
+
+[cpu.svd.float32.reconstruction] # own table
+# inner comment
+limit = 3 # three
+reason = '''
+r'''
+
+[cuda."chip:*H100*".svd]
+values = 3
+
+[cpu.qr]
+float32.factor = 4 # dotted
+  # end without newline"""
+
+FIELDS = {"date": datetime.date(2026, 11, 30), "torch": '2.14.1 "x"', "worst": 0.5}
+WRITTEN = '{ limit = 2, date = 2026-11-30, torch = "2.14.1 \\"x\\"", worst = 0.5 }'
+
+
+def place(path: str) -> Place:
+    section, trait, operation, dtype, measure = path.split("/")
+    return Place(section, trait, operation, dtype, measure)
+
+
+@pytest.mark.parametrize("newline", ["\n", "\r\n"])
+@pytest.mark.parametrize(
+    ("path", "old", "new"),
+    [
+        ("default////values", "=  50   # keep", f"=  {WRITTEN}   # keep"),
+        ("default//svd//values", '{limit =  50 , reason= "a" }', WRITTEN),
+        ("cpu//svd//values", "{ limit = 3,   date = 2026-01-01 }", WRITTEN),
+        ("cuda/chip:*H100*/svd//values", "values = 3", f"values = {WRITTEN}"),
+        ("cpu//qr/float32/factor", "factor = 4", f"factor = {WRITTEN}"),
+        (
+            "cpu//svd/float32/reconstruction",
+            "limit = 3 # three\nreason = '''\nr'''\n",
+            'limit = 2 # three\ndate = 2026-11-30\ntorch = "2.14.1 \\"x\\""\nworst = 0.5\n',
+        ),
+        (
+            "cpu//svd//order",
+            "date = 2026-01-01 } # c\n",
+            f"date = 2026-01-01 }} # c\norder = {WRITTEN}\n",
+        ),
+        ("cpu//qr/float32/triangle", " # dotted\n", f" # dotted\nfloat32.triangle = {WRITTEN}\n"),
+        ("cpu//qr//factor", " # dotted\n", f" # dotted\nfactor = {WRITTEN}\n"),
+        (
+            "xpu//svd/float32/values",
+            "without newline",
+            f"without newline\n\n[xpu.svd.float32]\nvalues = {WRITTEN}\n",
+        ),
+        (
+            "cpu/driver:1 2/svd//values",
+            "without newline",
+            f'without newline\n\n[cpu."driver:1 2".svd]\nvalues = {WRITTEN}\n',
+        ),
+    ],
+)
+def test_only_the_entry_changes(path: str, old: str, new: str, newline: str) -> None:
+    before = ODD.replace("\n", newline).encode()
+    assert ODD.count(old) == 1
+    after = rewrite(Path("x.toml"), before, [Change(place(path), 2.0, FIELDS)])
+    assert after.decode() == ODD.replace(old, new).replace("\n", newline)
+    tomllib.loads(after.decode())
+
+
+def test_many_changes_at_once() -> None:
+    paths = [
+        *("default////values", "default////order", "default////factor", "default//svd//values"),
+        *("cpu//svd/float64/values", "cpu//svd/float64/order", "cpu//svd/float32/values"),
+        *("cpu//qr/float32/factor", "cpu//qr/float64/factor", "cuda//svd//values", "mps////batch"),
+    ]
+    changes = [Change(place(path), 0.5, FIELDS) for path in paths]
+    after = rewrite(Path("x.toml"), ODD.encode(), changes)
+    for line in ODD.splitlines():
+        if line.startswith(("#", "[", "order", "limit", "\t")):
+            assert line in after.decode().splitlines()
+    for change in changes:
+        file = parse(Path("x.toml"), after)
+        assert change.place.keys in file.spots
+
+
+VALUES = ("3", '"2 * n"', "{ limit = 3 }", "{limit=3,case='}#'}", "0.50")
+SECTIONS, OPERATIONS = ("default", "cpu", "mps"), ("svd", "eigh", "qr")
+COMMON = ("batch", "layout", "scaling")
+
+
+def random_file(rng: random.Random) -> str:
+    """Sections in any order, with odd spacing and comments here and there."""
+
+    def some(words: Sequence[str]) -> list[str]:
+        return rng.sample(words, rng.randint(0, 3))
+
+    lines = []
+    for section, operation in ((s, o) for s in some(SECTIONS) for o in some(OPERATIONS)):
+        lines.append(
+            " " * rng.randint(0, 2) + f"[{section}.{operation}]" + rng.choice(["", " # c"])
+        )
+        for measure in some(COMMON):
+            equals = " " * rng.randint(0, 2) + "=" + " " * rng.randint(0, 2)
+            lines.append(measure + equals + rng.choice(VALUES) + rng.choice(["", " #x"]))
+        lines += [""] * rng.randint(0, 2)
+    return "\n".join(lines) + "\n" * rng.randint(0, 1)
+
+
+def test_random_files_and_changes() -> None:
+    """What is parsed afterwards is what was asked for; doing it again changes nothing."""
+    rng = random.Random(0)
+    for _ in range(200):
+        before = random_file(rng)
+        places = {
+            Place(rng.choice(SECTIONS), "", rng.choice(OPERATIONS), dtype, measure)
+            for dtype in rng.sample(["", "float32", "float64"], 2)
+            for measure in rng.sample(COMMON, 2)
+        }
+        changes = [Change(p, float(rng.randint(1, 9)), {"runs": 3}) for p in sorted(places)]
+        after = rewrite(Path("x.toml"), before.encode(), changes)  # this compares the data, too
+        kept = [line for line in before.splitlines() if "[" in line]
+        assert [line for line in after.decode().splitlines() if line in kept] == kept
+        assert rewrite(Path("x.toml"), after, changes) == after
+
+
+def test_entry_inside_an_inline_table_is_refused() -> None:
+    text = b"[cpu]\nsvd = { values = 3 }\n"
+    with pytest.raises(ConfigError, match="cannot be edited"):
+        rewrite(Path("x.toml"), text, [Change(place("cpu//svd//values"), 2.0, {})])
+    with pytest.raises(ConfigError, match="cannot be edited"):
+        rewrite(Path("x.toml"), text, [Change(place("cpu//svd/float32/values"), 2.0, {})])
+
+
+def test_replace_keeps_mode_and_leaves_nothing(tmp_path: Path) -> None:
+    path = tmp_path / "t.toml"
+    path.write_text("old")
+    path.chmod(0o640)
+    link = tmp_path / "link.toml"
+    link.symlink_to(path)
+    replace(link, b"old", b"new")
+    assert path.read_text() == "new"
+    assert link.is_symlink()
+    assert path.stat().st_mode & 0o777 == 0o640
+    with pytest.raises(ConfigError, match="changed by someone else"):
+        replace(path, b"old", b"newer")
+    assert path.read_text() == "new"
+    assert sorted(os.listdir(tmp_path)) == ["link.toml", "t.toml"]
+
+
+WRITER = """
+import sys
+from pathlib import Path
+from conformance.rewriting import replace
+path, contents = Path(sys.argv[1]), [b"a" * 3_000_000, b"b" * 3_000_000]
+print("ready", flush=True)
+while True:
+    replace(path, contents[0], contents[1])
+    contents.reverse()
+"""
+
+
+def test_killed_at_any_moment(tmp_path: Path) -> None:
+    """A writer that is killed leaves the old or the new file, never a part."""
+    path, seen = tmp_path / "t.toml", set()
+    rng = np.random.default_rng(0)
+    for _ in range(12):
+        path.write_bytes(b"a" * 3_000_000)
+        writer = subprocess.Popen([sys.executable, "-c", WRITER, str(path)], stdout=subprocess.PIPE)
+        assert writer.stdout is not None
+        writer.stdout.readline()
+        time.sleep(float(rng.uniform(0, 0.03)))
+        writer.send_signal(signal.SIGKILL)
+        writer.wait()
+        writer.stdout.close()
+        contents = path.read_bytes()
+        assert len(contents) == 3_000_000
+        assert contents.count(contents[:1]) == 3_000_000
+        seen.add(contents[:1])
+    assert seen <= {b"a", b"b"}
+
+
+def test_shipped_file_comes_back(tmp_path: Path) -> None:
+    """Every entry of the project's own file can be edited, alone."""
+    path = Path(__file__).resolve().parent.parent / "tolerances.toml"
+    old = path.read_bytes()
+    for spot in Tolerances([read(path)]).entries:
+        new = rewrite(path, old, [Change(spot, 1.0, {"runs": 1})])
+        pairs = zip(old.splitlines(), new.splitlines(), strict=True)
+        assert sum(before != after for before, after in pairs) == 1
