@@ -102,7 +102,8 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     if marker is None:
         return
     session = session_of(metafunc.config)
-    cases = session.cases(*marker.args, plan=marker.kwargs.get("plan", "matrix"))
+    plan, test = marker.kwargs.get("plan", "matrix"), metafunc.function.__name__
+    cases = session.cases(*marker.args, plan=plan, test=test)
     metafunc.parametrize("trial", cases, ids=map(str, cases), indirect=True)
 
 

@@ -115,21 +115,25 @@ def _whole(A: Array, variant: Variant, p: Precision, rng: np.random.Generator) -
     return (poison(A, variant.read, variant.unused, rng, p),)
 
 
-def _factor(A: Array, variant: Variant, p: Precision) -> Array:
-    """The Cholesky factor of ``A`` in the triangle the variant names, rounded to the dtype."""
+def _factor(A: Array, variant: Variant, p: Precision, rng: np.random.Generator) -> Array:
+    """The Cholesky factor of ``A`` in the triangle the variant names, rounded to the dtype.
+
+    The other triangle is not read, as LAPACK's xPOTRS and xPOTRI say: it may be poisoned.
+    """
     L = _round(reference.cholesky(A), p)
-    return np.conj(np.swapaxes(L, -1, -2)) if variant.read == "U" else L
+    L = np.conj(np.swapaxes(L, -1, -2)) if variant.read == "U" else L
+    return poison(L, variant.read, variant.unused, rng, p)
 
 
 def _factored(A: Array, variant: Variant, p: Precision, rng: np.random.Generator) -> tuple[Array]:
-    return (_factor(A, variant, p),)
+    return (_factor(A, variant, p, rng),)
 
 
 def _right_hand_sides(
     A: Array, variant: Variant, p: Precision, rng: np.random.Generator
 ) -> tuple[Array, ...]:
     columns = 1 + A.shape[-1] % 3
-    return _random((*A.shape[:-1], columns), p, rng), _factor(A, variant, p)
+    return _random((*A.shape[:-1], columns), p, rng), _factor(A, variant, p, rng)
 
 
 def _reflectors(
@@ -155,10 +159,8 @@ def _reflected(
     return _round(V, p), _round(tau, p), C
 
 
-_UPPER = (
-    Variant("lower", {"upper": False}, "L"),
-    Variant("upper", {"upper": True}, "U"),
-)
+# The factor's other triangle holds zeros ("mirror" leaves it as it is) or is poisoned.
+_UPPER = _triangles("upper", False, True)
 _SIDES = tuple(
     Variant(f"{side}-{how}", {"left": side == "left", "transpose": how == "adjoint"})
     for side in ("left", "right")

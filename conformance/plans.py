@@ -20,6 +20,7 @@ from conformance.covering import covering_array, interactions
 from conformance.layouts import LAYOUTS
 from conformance.matrices import FAMILIES, Family
 from conformance.operations import OPERATIONS, Operation
+from conformance.precision import PRECISIONS
 
 Shape = tuple[int, ...]
 
@@ -63,7 +64,7 @@ PROFILES: dict[str, Profile] = {
             "a smoke test, not a conformance run: every pair of axis values",
             conformance=False,
             strength=2,
-            shapes=_shapes("8 5x3 33 3x5 1 2 16 17x65 0 64 65x33 129"),
+            shapes=_shapes("8 5x3 33 3x5 3 1 2 16 17x65 0 64 65x33 129"),
             batches=_batches("single 7 3x2 64 0 911"),
             elements=9_000,
         ),
@@ -118,6 +119,7 @@ class Plan:
     """What a test function varies. ``families`` selects them, the rest narrows the profile.
 
     ``dtypes`` and ``exactly`` (shapes), where given, stand instead of the device's and profile's.
+    ``streams`` says that it needs a device with streams.
     """
 
     name: str
@@ -129,6 +131,8 @@ class Plan:
     variants: Callable[[str], bool] = lambda variant: True
     dtypes: tuple[str, ...] = ()
     exactly: tuple[Shape, ...] = ()
+    profiles: tuple[str, ...] = ("quick", "standard", "full")
+    streams: bool = False
 
 
 def _ordinary(family: Family, kind: str) -> bool:
@@ -193,6 +197,27 @@ PLANS: dict[str, Plan] = {
             variants=_plain,
         ),
         Plan(
+            "many-calls",
+            "a small matrix, called more often than 16 bits can count",
+            _one_of("moderate"),
+            exactly=((3, 3),),
+            batches=_single,
+            layouts=_row_major,
+            variants=_plain,
+            dtypes=("float32", "complex64"),
+            profiles=("full",),
+        ),
+        Plan(
+            "streams",
+            "side streams, on devices that have them",
+            _one_of("moderate"),
+            exactly=((16, 16), (64, 64)),
+            batches=_small(8),
+            layouts=_row_major,
+            variants=_plain,
+            streams=True,
+        ),
+        Plan(
             "first-call",
             "the first call of a process",
             _one_of("moderate"),
@@ -246,6 +271,13 @@ class Abilities:
     dtypes: tuple[str, ...]
     drivers: tuple[str, ...] = ()
     captures: tuple[str, ...] = ("eager",)
+    streams: bool = False
+
+    def run(self, case: Case) -> bool:
+        """Can the device be asked for this case? Any dtype may be asked for to be refused."""
+        driver = case.variant.partition("+")[2]
+        known = case.dtype not in PRECISIONS or case.dtype in self.dtypes
+        return known and (not driver or driver in self.drivers) and case.capture in self.captures
 
 
 @cache
@@ -255,6 +287,8 @@ def plan_cases(
     """The cases of one plan for one operation on one device, in the order they are run."""
     plan, profile = PLANS[plan_name], PROFILES[profile_name]
     operation = OPERATIONS[operation_name]
+    if profile_name not in plan.profiles or (plan.streams and not abilities.streams):
+        return ()
     axes = _axes(plan, profile, operation, abilities)
     allowed = {
         (i, j): _mask(axes[i], axes[j], _RULES[i, j], profile)

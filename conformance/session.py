@@ -20,6 +20,7 @@ from conformance.cases import Case
 from conformance.known_issues import KnownIssues
 from conformance.plans import PROFILES, Abilities, plan_cases
 from conformance.record import Measured, Outcome
+from conformance.reports import named_cases
 from conformance.runner import Known, Test, explanation, perform
 from conformance.tolerances import Tolerances
 from conformance.tomlfiles import ConfigError
@@ -86,19 +87,25 @@ class Session:
 
     # --- cases
 
-    def cases(self, *operations: str, plan: str) -> list[Case]:
-        """The cases of a plan, for every device and operation."""
-        return [
-            case
-            for target in self.targets.values()
-            for operation in operations
-            for case in plan_cases(
-                plan, operation, self.profile.name, target.id, self._abilities(target)
-            )
-        ]
+    def cases(self, *operations: str, plan: str, test: str = "") -> list[Case]:
+        """The cases of a plan for every device and operation; first those named by reports."""
+        found: dict[Case, None] = {}
+        for target in self.targets.values():
+            can = self._abilities(target)
+            for case in named_cases(test, self.profile.name, target.id):
+                if case.operation in operations and can.run(case):
+                    found[case] = None
+            for operation in operations:
+                found |= dict.fromkeys(
+                    plan_cases(plan, operation, self.profile.name, target.id, can)
+                )
+        return list(found)
 
     def _abilities(self, target: Target) -> Abilities:
-        return Abilities(target.backend.dtypes, target.backend.svd_drivers(target.device))
+        backend, device = target.backend, target.device
+        return Abilities(
+            backend.dtypes_on(device), backend.svd_drivers(device), streams=backend.streams
+        )
 
     def trial(self, case: Case) -> Trial:
         """The case on its device."""

@@ -91,6 +91,9 @@ class Backend:
     compilers: tuple[str, ...] = ("inductor", "aot_eager")
     """The backends of ``torch.compile`` that have code generation for this device."""
 
+    streams: bool = False
+    """Work can be put on side streams (``torch.Stream``)."""
+
     strided: bool = True
     """Tensors have strides that ``as_strided`` and slicing can set freely."""
 

@@ -22,6 +22,7 @@ class TorchCuda(Backend):
     """What CUDA and ROCm share: they are one device type in PyTorch."""
 
     captures = ("device-graph",)
+    streams = True
     fatalities = (*FATALITIES, r"context is destroyed|CUDA_ERROR_(ASSERT|ILLEGAL)")
 
     @property

@@ -14,6 +14,7 @@ class Xpu(Backend):
 
     name = "xpu"
     captures = ("device-graph",)
+    streams = True
     fallback_traces = ("aten::_to_cpu",)
     breakages = (*BREAKAGES, r"[Oo]ne(API )?MKL.*(exception|error)|mkl::.*exception")
     fatalities = (*FATALITIES, r"(UR|PI|ZE)_(RESULT_)?ERROR_(DEVICE_LOST|OUT_OF_RESOURCES|UNKNOWN)")

@@ -63,7 +63,7 @@ def test_cholesky_indefinite(trial: Trial) -> None:
 def test_cholesky_solve(trial: Trial) -> None:
     """X solves L Lh X = B."""
     (X,) = trial.outputs
-    L = lower(trial, trial.of(1))
+    L = stored(trial, trial.of(1))
     trial.judge(
         residual=measures.solve_residual(product(L), X, trial.of(0), **trial.units),
         **trial.common(),
@@ -74,7 +74,7 @@ def test_cholesky_solve(trial: Trial) -> None:
 def test_cholesky_inverse(trial: Trial) -> None:
     """X is the inverse of L Lh, and Hermitian."""
     (X,) = trial.outputs
-    L = lower(trial, trial.of(0))
+    L = stored(trial, trial.of(0))
     trial.judge(
         residual=measures.inverse_residual(product(L), X, **trial.units),
         hermitian=measures.hermitian(X, **trial.units),
@@ -98,6 +98,11 @@ def factor(trial: Trial, L: np.ndarray) -> dict[str, np.ndarray]:
 def lower(trial: Trial, L: np.ndarray) -> np.ndarray:
     """The lower factor, whichever triangle the variant asks for."""
     return np.conj(np.swapaxes(L, -1, -2)) if trial.variant.read == "U" else L
+
+
+def stored(trial: Trial, L: np.ndarray) -> np.ndarray:
+    """The lower factor in an operand, without what its other triangle holds."""
+    return np.tril(lower(trial, L))
 
 
 def product(L: np.ndarray) -> np.ndarray:

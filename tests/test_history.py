@@ -8,6 +8,7 @@ from collections.abc import Callable
 
 import numpy as np
 import pytest
+import torch
 
 from conformance.fresh import in_fresh_process
 from conformance.trial import Trial
@@ -28,6 +29,8 @@ JUDGES: dict[str, Callable[[Trial], None]] = {
     "cholesky_inverse": test_cholesky.test_cholesky_inverse,
 }
 CALLS = 40  # more than any small ring of buffers or streams
+MANY_CALLS = 70_000  # more than 65536
+CHECKED = 1000  # of the many calls every thousandth is compared
 THREADS = 4
 
 
@@ -58,18 +61,30 @@ def test_every_call(trial: Trial) -> None:
     trial.judge(layout=worst)
 
 
+@pytest.mark.cases(*JUDGES, plan="many-calls")
+def test_many_calls(trial: Trial) -> None:
+    """Seventy thousand calls in one process, more than fit in 16 bits, give the same results."""
+    worst = np.zeros(len(trial.index))
+    views = [placed.view for placed in trial.operands]
+    for call in range(MANY_CALLS):
+        results = trial.function(*views)
+        if call % CHECKED == CHECKED - 1:
+            trial.backend.synchronize(trial.device)
+            worst = np.maximum(worst, trial.difference(trial.raw, trial.fetched(results)))
+    trial.judge(layout=worst)
+
+
 @pytest.mark.cases(*JUDGES, plan="history")
 def test_threads(trial: Trial) -> None:
     """Four threads that call at once, each on operands of its own, get what one alone gets."""
-    alone, arrays = trial.raw, trial.arrays()
+    arrays = trial.arrays()
     start = threading.Barrier(THREADS)
-    found: list[np.ndarray | Exception] = []
+    found: list[tuple[np.ndarray, ...] | Exception] = []
 
     def work() -> None:
         start.wait()
         try:
-            for _ in range(CALLS // THREADS):
-                found.append(trial.difference(alone, trial.call(arrays)))
+            found.extend([trial.call(arrays) for _ in range(CALLS // THREADS)])
         except Exception as error:
             found.append(error)
 
@@ -78,16 +93,42 @@ def test_threads(trial: Trial) -> None:
         thread.start()
     for thread in threads:
         thread.join()
+    worst = np.zeros(len(trial.index))
     for each in found:
         if isinstance(each, Exception):
             raise each
-    trial.judge(layout=np.maximum.reduce(found))
+        worst = np.maximum(worst, trial.difference(trial.raw, each))
+    trial.judge(layout=worst)
+
+
+@pytest.mark.cases(*JUDGES, plan="streams")
+def test_streams(trial: Trial) -> None:
+    """On side streams, with operands made there right before, the results are the same."""
+    device, arrays = trial.backend.torch_device(trial.device), trial.arrays()
+    worst = np.zeros(len(trial.index))
+    for _ in range(CALLS // THREADS):
+        streams = [torch.Stream(device) for _ in range(THREADS)]
+        pending = []
+        for stream in streams:
+            with stream:
+                views = [placed.view * 1 for placed in trial.placed(arrays)]
+                pending.append(trial.function(*views))
+        trial.backend.synchronize(trial.device)
+        for results in pending:
+            worst = np.maximum(worst, trial.difference(trial.raw, trial.fetched(results)))
+    trial.judge(layout=worst)
 
 
 @pytest.mark.cases(*JUDGES, plan="first-call")
 def test_first_call(trial: Trial) -> None:
-    """The first call of a fresh process."""
+    """The first call of a fresh process is right."""
     trial.adopt(in_fresh_process(JUDGES[trial.case.operation], trial))
+
+
+@pytest.mark.cases(*JUDGES, plan="first-call")
+def test_first_threads(trial: Trial) -> None:
+    """The first calls of a fresh process, from four threads at once, are right."""
+    trial.adopt(in_fresh_process(test_threads, trial))
 
 
 def bigger(trial: Trial, size: int) -> list[np.ndarray]:

@@ -64,7 +64,9 @@ class Hunt:
                 if (plan == "matrix") == matrix:
                     for operation in called:
                         if operation in operations:
-                            for case in self.session.cases(operation, plan=plan):
+                            for case in self.session.cases(
+                                operation, plan=plan, test=test.__name__
+                            ):
                                 yield test, case
 
     def run(self, fault: Fault) -> Catch:

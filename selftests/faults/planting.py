@@ -247,7 +247,8 @@ class Fault:
         names = self.at or self.operations
         alias = {"cholesky_ex"} if call.operation == "cholesky" else set()
         concerned = bool({call.operation, *alias} & set(names))
-        return concerned and (self.empty or call.A.numel() > 0) and self.when.holds(call)
+        matrix = call.A.ndim >= 2 and (self.empty or call.A.numel() > 0)
+        return concerned and matrix and self.when.holds(call)
 
 
 class _Local(threading.local):
