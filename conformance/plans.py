@@ -74,9 +74,7 @@ PROFILES: dict[str, Profile] = {
             conformance=True,
             strength=3,
             shapes=_shapes(_STANDARD_SHAPES),
-            batches=_batches(
-                "single 7 3x2 1 2 0 64 65 513 910 911 1025 65535 65536 65537"
-            ),
+            batches=_batches("single 7 3x2 1 2 0 64 65 513 910 911 1025 65535 65536 65537"),
             elements=20_000,
         ),
         Profile(
@@ -101,15 +99,11 @@ HEAVY = frozenset({"random", "null-space", "moderate"})
 # Operations that share the kernels of another: quick runs them on the families of BULK only, and
 # standard asks for pairs, not triples.
 DERIVED = frozenset(
-    "svdvals eigvalsh cholesky_ex cholesky_solve cholesky_inverse geqrf householder_product "
-    "ormqr".split()
+    ["svdvals", "eigvalsh", "cholesky_ex", "cholesky_solve", "cholesky_inverse", "geqrf", "householder_product", "ormqr"]
 )
 # Families that quick leaves out, since it runs a similar one.
 SIMILAR = frozenset(
-    "one-large arithmetic log-uniform random-values geometric-reversed scaled-up scaled-down "
-    "positive kahan vandermonde frank companion toeplitz arrow bidiagonal lower-triangular "
-    "graded-rows graded-up column-scaled-descending column-scaled-random correlation "
-    "matern-kernel noise-tail diagonal-sorted nearly-diagonal".split()
+    ["one-large", "arithmetic", "log-uniform", "random-values", "geometric-reversed", "scaled-up", "scaled-down", "positive", "kahan", "vandermonde", "frank", "companion", "toeplitz", "arrow", "bidiagonal", "lower-triangular", "graded-rows", "graded-up", "column-scaled-descending", "column-scaled-random", "correlation", "matern-kernel", "noise-tail", "diagonal-sorted", "nearly-diagonal"]
 )
 _TINY = 9  # elements of a matrix in a heavy batch, at most
 
@@ -290,10 +284,7 @@ def plan_cases(
     if profile_name not in plan.profiles or (plan.streams and not abilities.streams):
         return ()
     axes = _axes(plan, profile, operation, abilities)
-    allowed = {
-        (i, j): _mask(axes[i], axes[j], _RULES[i, j], profile)
-        for i, j in _RULES
-    }
+    allowed = {(i, j): _mask(axes[i], axes[j], _RULES[i, j], profile) for i, j in _RULES}
     strength = profile.strength if plan.name == "matrix" else profile.strength - 1
     if operation_name in DERIVED:
         strength = min(strength, 2)

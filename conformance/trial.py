@@ -250,7 +250,9 @@ class Trial:
     @property
     def _cores(self) -> tuple[int, ...]:
         """Axes of each result without the batch: S, w and tau are vectors, info is a number."""
-        return tuple({"S": 1, "w": 1, "tau": 1, "info": 0}.get(r, 2) for r in self.operation.results)
+        return tuple(
+            {"S": 1, "w": 1, "tau": 1, "info": 0}.get(r, 2) for r in self.operation.results
+        )
 
     @cached_property
     def raw(self) -> tuple[Array, ...]:
@@ -396,9 +398,7 @@ class Trial:
         )
         return Measured(name, worst, limit.value, at, limit.source)
 
-    def conclude(
-        self, verdict: str, judged: tuple[Measured, ...] = (), reason: str = ""
-    ) -> None:
+    def conclude(self, verdict: str, judged: tuple[Measured, ...] = (), reason: str = "") -> None:
         """Note the outcome of the case."""
         self.outcome = Outcome(
             case=str(self.case),

@@ -56,8 +56,9 @@ def test_ormqr(trial: Trial) -> None:
     """C is multiplied by Q or its adjoint, from the left or the right."""
     (computed,) = trial.outputs
     trial.judge(
-        product=measures.product(computed, trial.referred(multiplied(trial), *trial.stacks),
-                                 **trial.units),
+        product=measures.product(
+            computed, trial.referred(multiplied(trial), *trial.stacks), **trial.units
+        ),
         **trial.common(),
     )
 

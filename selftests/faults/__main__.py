@@ -13,6 +13,7 @@ from statistics import median
 from selftests.faults import CATALOGUE
 from selftests.faults.hunt import Catch, hunt
 
+
 def table(catches: list[Catch]) -> str:
     """The catalogue and what caught it, as Markdown."""
     rows = [
