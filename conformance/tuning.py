@@ -32,6 +32,8 @@ PARTS = 32  # a run's measures are dealt to so many parts, for when there are fe
 FEWEST_BLOCKS = 20  # maxima that a fit needs
 FEWEST_IN_BLOCK = 4  # measures that a block needs for its maximum to be one
 
+HEAVIEST = -0.5  # the heaviest tail that is believed; beyond it the variance is infinite
+
 SAFETY = 2.0  # a proposal is at least this multiple of the largest value measured
 SAFETY_CAP = 5.0  # and at most this one, however heavy the fitted tail
 FLOOR = 1.0  # no limit is proposed below one unit: that would measure one machine's rounding
@@ -258,14 +260,12 @@ def _propose(pool: Pool, probability: float) -> Proposal:
     worst = pool.worst.ratio
     wanted = min(max(SAFETY * worst, fitted.quantile(probability)), SAFETY_CAP * worst)
     wanted = rounded_up(max(wanted, FLOOR / pool.smallest_unit))
-    # The probability is itself an estimate: a limit in force is not called too tight over a
-    # factor of ten in it.
-    if worst > pool.limit or fitted.exceeded(pool.limit) > 10 * probability:
-        if wanted <= pool.limit:
-            return Proposal(pool, "keep", fit=fitted)
-        if _above_ceiling(pool, wanted):
-            return Proposal(pool, "above ceiling", wanted, fitted)
-        return Proposal(pool, "loosen", wanted, fitted)
+    # The probability is extrapolated: alone, without a value near the limit, it loosens nothing.
+    near = SAFETY * worst > pool.limit and fitted.exceeded(pool.limit) > 10 * probability
+    tight = worst > pool.limit or near
+    if tight and wanted > pool.limit:
+        verdict = "above ceiling" if _above_ceiling(pool, wanted) else "loosen"
+        return Proposal(pool, verdict, wanted, fitted)
     if wanted < HYSTERESIS * pool.limit:
         return Proposal(pool, "tighten", wanted, fitted)
     return Proposal(pool, "keep", fit=fitted)
@@ -281,8 +281,8 @@ def fit(pool: Pool) -> Fit | None:
     """The distribution of a pool's maxima; None where there is too little data to say.
 
     With 20 runs or more the maxima are those of the runs, else each run is dealt at random to 2,
-    4, ... 32 blocks. A tail that ends (a shape on the light side of Gumbel's) is not believed from
-    so few maxima and fitted as Gumbel's.
+    4, ... 32 blocks. So few maxima are not believed when they say that the tail ends (a shape on
+    the light side of Gumbel's) or has no variance: the shape is held between.
     """
     runs = len(pool.blocks)
     blocks = 1
@@ -294,17 +294,23 @@ def fit(pool: Pool) -> Fit | None:
     counts = np.array(pool.counts).reshape(runs * blocks, -1).sum(axis=1)
     if np.median(counts) < FEWEST_IN_BLOCK or counts.min() == 0:
         return None
-    spread = float(np.std(maxima))
-    if spread <= 1e-9 * float(np.max(np.abs(maxima))):
-        return Fit(
-            0.0, float(maxima[0]), max(1e-3 * abs(float(maxima[0])), 1e-12), blocks, len(maxima)
-        )
-    start = -0.1, float(np.mean(maxima)) - 0.45 * spread, 0.78 * spread
-    shape, location, scale = stats.genextreme.fit(maxima, start[0], loc=start[1], scale=start[2])
-    if not (shape < 0 and scale > 0 and math.isfinite(location)):
-        location, scale = stats.gumbel_r.fit(maxima)
-        shape = 0.0
-    return Fit(float(shape), float(location), float(scale), blocks, len(maxima))
+    return Fit(*_tail(maxima), blocks, len(maxima))
+
+
+def _tail(maxima: np.ndarray) -> tuple[float, float, float]:
+    """Shape (as SciPy has it), location and scale of the distribution of some maxima."""
+    middle, spread = float(np.mean(maxima)), float(np.std(maxima))
+    if spread <= 1e-9 * abs(middle):
+        return 0.0, middle, max(1e-3 * abs(middle), 1e-12)  # the same in every run
+    scale = spread * math.sqrt(6) / math.pi
+    location = middle - np.euler_gamma * scale
+    found = stats.genextreme.fit(maxima, -0.1, loc=location, scale=scale)
+    shape = min(max(float(found[0]), HEAVIEST), 0.0) if np.all(np.isfinite(found)) else 0.0
+    if shape != found[0]:
+        found = stats.genextreme.fit(maxima, f0=shape, loc=location, scale=scale)
+    if not (np.all(np.isfinite(found)) and 0 < found[2] < 10 * spread):
+        found = shape, location, scale  # the search went astray: moments
+    return shape, float(found[1]), float(found[2])
 
 
 def rounded_up(value: float, digits: int = 2) -> float:

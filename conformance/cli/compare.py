@@ -1,8 +1,8 @@
 """Compare two runs: what got worse, what got better, what is newly unsupported or missing.
 
 A case is the same in both when test and case id are. Measures are compared by value, because
-limits may have changed between the runs, and by the worst of each operation, measure and dtype,
-because single values differ from seed to seed.
+limits may have changed between the runs, and by the worst of each operation, measure and dtype.
+Runs of another profile or seed have other matrices: there only verdicts count.
 """
 
 from __future__ import annotations
@@ -68,16 +68,18 @@ def run(arguments: argparse.Namespace) -> int:
     _list("newly unsupported", unsupported, arguments.show)
     better = [c for c in changes if BADNESS[c.after] < BADNESS[c.before]]
     _list("got better", better, arguments.show)
+    same_plan = _same_plan(before.run, after.run)
     grown = _grown(before, after, arguments.factor)
-    _measures("measures that got worse", grown)
+    other = "" if same_plan else " (other matrices, so that is not counted)"
+    _measures("measures that got worse" + other, grown)
     _measures("measures that got better", _grown(after, before, arguments.factor), turned=True)
     missing = sorted(before.verdicts.keys() - after.verdicts.keys())
     added = [after.verdicts[name] for name in after.verdicts.keys() - before.verdicts.keys()]
-    same_plan = _same_plan(before.run, after.run)
     _missing(missing, arguments.show, same_plan)
     newly_bad = sum(BADNESS[verdict] >= BADNESS["fail"] for verdict in added)
     print(f"{len(added)} cases are new, {newly_bad} of them fail")
-    bad = bool(worse or grown or newly_bad or after.run.strays or (missing and same_plan))
+    lost = same_plan and (grown or missing)
+    bad = bool(worse or newly_bad or after.run.strays or lost)
     print("worse" if bad else "nothing got worse")
     return 1 if bad else 0
 
@@ -96,6 +98,8 @@ class Digest:
         case = Case.parse(outcome.case)
         for m in outcome.measures:
             group = (case.device, case.operation, m.name, case.dtype)
+            if math.isinf(m.limit):
+                continue  # recorded, not promised
             if group not in self.worst or not m.value <= self.worst[group][0].value:
                 self.worst[group] = m, outcome.case
 
@@ -144,7 +148,7 @@ def _finite(measured: Measured) -> bool:
 
 
 def _same_plan(before: Run, after: Run) -> bool:
-    """Whether both runs were to have the same cases: then a missing one is a loss."""
+    """Whether both runs were to have the same cases on the same matrices."""
     names = ("profile", "seed", "conformance", "suite")
     return all(before.properties.get(name) == after.properties.get(name) for name in names)
 

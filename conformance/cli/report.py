@@ -95,9 +95,11 @@ class Summary:
         rows: list[Sequence[str]] = [
             (*key, number(m.margin), m.name, number(m.value), number(m.limit), case)
             for key, (m, case) in sorted(self.worst.items())
+            if m.margin != 0  # refusals and other exact promises that hold
         ]
         head = ("device", "operation", "dtype", "margin", "measure", "value", "limit", "case")
-        return table([head, *rows], "  ")
+        exact = len(self.worst) - len(rows)
+        return table([head, *rows], "  ") + (f"\n  and 0 for {exact} others" if exact else "")
 
 
 def _device(name: str) -> bool:

@@ -81,15 +81,19 @@ def run(arguments: argparse.Namespace) -> int:
     _write(arguments, files, [_change(p, arguments) for p in chosen])
     if looser and not arguments.allow_looser:
         print(
-            f"\n{len(looser)} limits are too tight for these runs. They are loosened only with "
-            "--allow-looser --reason TEXT --source URL."
+            f"\ntoo tight for these runs: {len(looser)}; limits are loosened only with "
+            "--allow-looser --reason TEXT --source URL"
         )
         return 1 if arguments.write else 0
     return 0
 
 
 def _show(proposals: Sequence[Proposal]) -> None:
-    print(table([COLUMNS, *(_row(proposal) for proposal in proposals)]))
+    exact = [p for p in proposals if p.pool.exact]
+    print(table([COLUMNS, *(_row(p) for p in proposals if not p.pool.exact)]))
+    if exact:
+        values = sum(len(p.pool.values) for p in exact)
+        print(f"and {len(exact)} of exact measures (0 or inf, {values} values), not to be tuned")
     print("\nlargest measures:")
     tuned = [p for p in proposals if p.pool.values and not p.pool.exact]
     rows = [(*p.pool.key[:4], number(p.pool.worst.value), p.pool.worst.case) for p in tuned]
@@ -181,7 +185,7 @@ def _change(proposal: Proposal, arguments: argparse.Namespace) -> Change:
         "date": datetime.date.today(),
         "torch": stated("torch", ""),
         "device": stated(f"device.{device}.name", device),
-        "driver": stated(f"device.{device}.driver", ""),
+        "driver": stated(f"device.{device}.driver") or stated(f"device.{device}.libraries", ""),
         "runs": len(pool.blocks),
         "measured": len(pool.values),
         "worst": float(number(worst.value)),
