@@ -17,11 +17,11 @@ from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
-from scipy import stats
 
 from conformance.cases import Case
 from conformance.formulas import Formula, rescaled
 from conformance.record import Measured, Outcome, RecordError, Run, stream
+from conformance.tails import Fit, fit_maxima
 from conformance.tolerances import EXACT, PROBES, Entry, Place, Tolerances
 
 COUNTED = frozenset(("pass", "fail", "fixed"))
@@ -31,8 +31,6 @@ COUNTED = frozenset(("pass", "fail", "fixed"))
 PARTS = 32  # a run's measures are dealt to so many parts, for when there are few runs
 FEWEST_BLOCKS = 20  # maxima that a fit needs
 FEWEST_IN_BLOCK = 4  # measures that a block needs for its maximum to be one
-
-HEAVIEST = -0.5  # the heaviest tail that is believed; beyond it the variance is infinite
 
 SAFETY = 2.0  # a proposal is at least this multiple of the largest value measured
 SAFETY_CAP = 5.0  # and at most this one, however heavy the fitted tail
@@ -128,26 +126,6 @@ class Pool:
         self.blocks[block][part] = max(self.blocks[block][part], ratio)
         if ratio > self.worst.ratio:
             self.worst = Worst(measured.value, ratio, *met)
-
-
-class Fit(NamedTuple):
-    """An extreme-value distribution of block maxima, ``blocks`` of which make one run."""
-
-    shape: float
-    location: float
-    scale: float
-    blocks: int  # in one run
-    maxima: int  # that were fitted
-
-    def exceeded(self, limit: float) -> float:
-        """The probability that the largest value of one run is above the limit."""
-        one = stats.genextreme.logcdf(limit, self.shape, self.location, self.scale)
-        return float(-np.expm1(self.blocks * one))
-
-    def quantile(self, probability: float) -> float:
-        """The limit that one run exceeds with this probability."""
-        one = -np.expm1(np.log1p(-probability) / self.blocks)
-        return float(stats.genextreme.isf(one, self.shape, self.location, self.scale))
 
 
 @dataclass(frozen=True)
@@ -281,8 +259,7 @@ def fit(pool: Pool) -> Fit | None:
     """The distribution of a pool's maxima; None where there is too little data to say.
 
     With 20 runs or more the maxima are those of the runs, else each run is dealt at random to 2,
-    4, ... 32 blocks. So few maxima are not believed when they say that the tail ends (a shape on
-    the light side of Gumbel's) or has no variance: the shape is held between.
+    4, ... 32 blocks.
     """
     runs = len(pool.blocks)
     blocks = 1
@@ -294,23 +271,7 @@ def fit(pool: Pool) -> Fit | None:
     counts = np.array(pool.counts).reshape(runs * blocks, -1).sum(axis=1)
     if np.median(counts) < FEWEST_IN_BLOCK or counts.min() == 0:
         return None
-    return Fit(*_tail(maxima), blocks, len(maxima))
-
-
-def _tail(maxima: np.ndarray) -> tuple[float, float, float]:
-    """Shape (as SciPy has it), location and scale of the distribution of some maxima."""
-    middle, spread = float(np.mean(maxima)), float(np.std(maxima))
-    if spread <= 1e-9 * abs(middle):
-        return 0.0, middle, max(1e-3 * abs(middle), 1e-12)  # the same in every run
-    scale = spread * math.sqrt(6) / math.pi
-    location = middle - np.euler_gamma * scale
-    found = stats.genextreme.fit(maxima, -0.1, loc=location, scale=scale)
-    shape = min(max(float(found[0]), HEAVIEST), 0.0) if np.all(np.isfinite(found)) else 0.0
-    if shape != found[0]:
-        found = stats.genextreme.fit(maxima, f0=shape, loc=location, scale=scale)
-    if not (np.all(np.isfinite(found)) and 0 < found[2] < 10 * spread):
-        found = shape, location, scale  # the search went astray: moments
-    return shape, float(found[1]), float(found[2])
+    return fit_maxima(maxima, blocks)
 
 
 def rounded_up(value: float, digits: int = 2) -> float:

@@ -20,9 +20,10 @@ from scipy import stats
 
 from conformance.record import Measured, Outcome
 from conformance.rewriting import Change, replace, rewrite
+from conformance.tails import Fit
 from conformance.tolerances import Place, Tolerances
 from conformance.tomlfiles import ConfigError, parse, read
-from conformance.tuning import Fit, Proposal, gather, propose, rounded_up
+from conformance.tuning import Proposal, gather, propose, rounded_up
 from selftests import records
 
 LIMITS = """

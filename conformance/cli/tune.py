@@ -68,7 +68,8 @@ def run(arguments: argparse.Namespace) -> int:
         return USAGE
     files = tolerance_files(arguments)
     tolerances = Tolerances.load(files)
-    pools = gather(arguments.runs, tolerances, arguments.backend, Progress())
+    runs = {path.resolve(): path for path in arguments.runs}  # one given twice is one run
+    pools = gather(runs.values(), tolerances, arguments.backend, Progress())
     if not pools:
         only = f" of backend {arguments.backend}" if arguments.backend else ""
         print(f"error: no measures{only} in {_names(arguments.runs)}", file=sys.stderr)
