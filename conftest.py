@@ -15,6 +15,7 @@ import pytest
 
 from conformance.session import Session, SetupError, crash_outcome
 from conformance.summary import Summary
+from conformance.trial import Trial
 
 _session = pytest.StashKey[Session]()
 
@@ -117,7 +118,7 @@ def trial(request: pytest.FixtureRequest) -> Any:
 def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
     """Run a test that has a trial, settle its verdict and tell pytest."""
     trial = pyfuncitem.funcargs.get("trial")
-    if trial is None or pyfuncitem.get_closest_marker("cases") is None:
+    if not isinstance(trial, Trial) or pyfuncitem.get_closest_marker("cases") is None:
         return None
     session = session_of(pyfuncitem.config)
     outcome, text = session.perform(pyfuncitem.obj, trial, pyfuncitem.nodeid)
@@ -172,7 +173,7 @@ class Recorder:
         seconds = time.monotonic() - self.started.get(crashitem, time.monotonic())
         limit = float(self.config.getoption("timeout", None) or 0)
         case = crashitem.partition("[")[2].rpartition("]")[0]
-        report.user_properties = crash_outcome(case, seconds, limit).properties()
+        report.user_properties = [*crash_outcome(case, seconds, limit).properties()]
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         crashed = report.when not in ("setup", "call", "teardown")

@@ -21,7 +21,7 @@ def interactions(axes: int, strength: int, axis: int) -> list[tuple[int, ...]]:
     """Each value (strength 1), every pair (2), every pair and every triple with ``axis`` (3)."""
     if strength == 1:
         return [(i,) for i in range(axes)]
-    pairs = list(combinations(range(axes), 2))
+    pairs: list[tuple[int, ...]] = list(combinations(range(axes), 2))
     if strength == 2:
         return pairs
     return pairs + [tuple(sorted((axis, *pair))) for pair in pairs if axis not in pair]

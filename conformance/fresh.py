@@ -40,7 +40,7 @@ def in_fresh_process(test: Test, trial: Trial) -> Outcome:
     return outcome
 
 
-def _context() -> multiprocessing.context.BaseContext:
+def _context() -> Any:
     methods = multiprocessing.get_all_start_methods()
     if "forkserver" not in methods:
         return multiprocessing.get_context("spawn")

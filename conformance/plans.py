@@ -99,11 +99,20 @@ HEAVY = frozenset({"random", "null-space", "moderate"})
 # Operations that share the kernels of another: quick runs them on the families of BULK only, and
 # standard asks for pairs, not triples.
 DERIVED = frozenset(
-    ["svdvals", "eigvalsh", "cholesky_ex", "cholesky_solve", "cholesky_inverse", "geqrf", "householder_product", "ormqr"]
+    [
+        *("svdvals", "eigvalsh", "cholesky_ex", "cholesky_solve", "cholesky_inverse"),
+        *("geqrf", "householder_product", "ormqr"),
+    ]
 )
 # Families that quick leaves out, since it runs a similar one.
 SIMILAR = frozenset(
-    ["one-large", "arithmetic", "log-uniform", "random-values", "geometric-reversed", "scaled-up", "scaled-down", "positive", "kahan", "vandermonde", "frank", "companion", "toeplitz", "arrow", "bidiagonal", "lower-triangular", "graded-rows", "graded-up", "column-scaled-descending", "column-scaled-random", "correlation", "matern-kernel", "noise-tail", "diagonal-sorted", "nearly-diagonal"]
+    [
+        *("one-large", "arithmetic", "log-uniform", "random-values", "geometric-reversed"),
+        *("scaled-up", "scaled-down", "positive", "kahan", "vandermonde", "frank", "companion"),
+        *("toeplitz", "arrow", "bidiagonal", "lower-triangular", "graded-rows", "graded-up"),
+        *("column-scaled-descending", "column-scaled-random", "correlation", "matern-kernel"),
+        *("noise-tail", "diagonal-sorted", "nearly-diagonal"),
+    ]
 )
 _TINY = 9  # elements of a matrix in a heavy batch, at most
 

@@ -12,10 +12,12 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.linalg import lapack  # type: ignore[import-untyped]
+from scipy.linalg import lapack
 
 Array = NDArray[Any]
 Floats = NDArray[np.float64]
+
+_LARGE = 64  # matrices above this size go through LAPACK's blocked routine
 
 
 def svdvals(A: Array) -> Floats:
@@ -70,6 +72,8 @@ def householder_product(reflectors: Array, tau: Array) -> Array:
     ``reflectors`` below it; the definition of xORGQR.
     """
     k, m, n = reflectors.shape
+    if min(m, n) > _LARGE:
+        return _orgqr(reflectors, tau)
     Q = np.zeros((k, m, n), reflectors.dtype)
     Q[:, np.arange(n), np.arange(n)] = 1
     for i in reversed(range(tau.shape[1])):
@@ -77,6 +81,18 @@ def householder_product(reflectors: Array, tau: Array) -> Array:
         v[:, 0] = 1
         row = np.matmul(v.conj().swapaxes(-1, -2), Q[:, i:, i:])
         Q[:, i:, i:] -= (tau[:, i, None, None] * v) * row
+    return Q
+
+
+def _orgqr(reflectors: Array, tau: Array) -> Array:
+    """The same by LAPACK's blocked xORGQR or xUNGQR, for large matrices."""
+    orgqr = lapack.zungqr if reflectors.dtype.kind == "c" else lapack.dorgqr
+    upper = np.arange(reflectors.shape[1])[:, None] <= np.arange(reflectors.shape[2])
+    Q = np.empty_like(reflectors)
+    for i, V in enumerate(np.where(upper, 0, reflectors)):
+        Q[i], _, info = orgqr(V, tau[i], lwork=64 * V.shape[1])
+        if info:
+            raise ValueError(f"xORGQR: argument {-info} is illegal")
     return Q
 
 

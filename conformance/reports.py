@@ -11,6 +11,7 @@ import tomllib
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 from conformance.cases import Case
 
@@ -42,14 +43,18 @@ class Report:
 def load() -> tuple[Report, ...]:
     """All reports. TypeError for an unknown key, ValueError for a case that is malformed."""
     tables = tomllib.loads(FILE.read_text(encoding="utf-8"))["reports"]
-    reports = tuple(
-        Report(**{k: tuple(v) if isinstance(v, list) else v for k, v in table.items()})
-        for table in tables
-    )
+    reports = tuple(_report(table) for table in tables)
     for report in reports:
         for case in report.cases:
             Case.parse(f"device/{case}")
     return reports
+
+
+def _report(table: dict[str, Any]) -> Report:
+    values: dict[str, Any] = {
+        key: tuple(value) if isinstance(value, list) else value for key, value in table.items()
+    }
+    return Report(**values)
 
 
 def test_of(report: Report, case: Case) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 
@@ -24,10 +24,10 @@ class Known:
     issues: KnownIssues
     os: str
 
-    def match(self, trial: Trial, test: str) -> KnownIssue | None:
-        """The entry that covers the case on this device, torch, driver, chip and system."""
+    def matches(self, trial: Trial, test: str) -> list[KnownIssue]:
+        """The entries that cover the case on this device, torch, driver, chip and system."""
         facts = _facts(trial.backend, trial.device)
-        return self.issues.match(
+        return self.issues.matches(
             str(trial.case),
             backend=trial.backend.name,
             torch=torch.__version__,
@@ -49,10 +49,11 @@ def perform(test: Test, trial: Trial, known: Known | None = None) -> Outcome:
     An exception that is neither a clean refusal nor judged by the test breaks the promise that the
     call works: the measure ``error``.
     """
-    issue = known.match(trial, test.__name__) if known else None
-    if issue and issue.what == "crash" and issue.strict:
-        trial.conclude("known", reason=f"not run: {issue}")
-        return _outcome(trial)
+    issues = known.matches(trial, test.__name__) if known else []
+    for issue in issues:
+        if issue.what == "crash" and issue.strict:
+            trial.conclude("known", reason=f"not run: {issue}")
+            return _outcome(trial)
     try:
         test(trial)
     except NonConformance:
@@ -62,7 +63,7 @@ def perform(test: Test, trial: Trial, known: Known | None = None) -> Outcome:
     except Exception as error:
         trial.error = error
         trial.conclude("fail", (_broken(),), f"{type(error).__name__}: {error}")
-    return _settled(_outcome(trial), issue)
+    return _settled(_outcome(trial), issues)
 
 
 def _outcome(trial: Trial) -> Outcome:
@@ -75,18 +76,18 @@ def _broken() -> Measured:
     return Measured("error", float("inf"), 0.0)
 
 
-def _settled(outcome: Outcome, issue: KnownIssue | None) -> Outcome:
-    """The outcome in the light of a known issue: ``known``, ``fixed`` or as it was."""
-    if issue is None:
-        return outcome
+def _settled(outcome: Outcome, issues: Sequence[KnownIssue]) -> Outcome:
+    """The outcome in the light of the known issues: ``known``, ``fixed`` or as it was."""
     failing = {m.name for m in outcome.failing}
-    explained = (outcome.verdict == "fail" and issue.excuses(failing)) or (
-        outcome.verdict == "unsupported" and issue.what == "refused"
-    )
-    if explained:
-        return replace(outcome, verdict="known", reason=f"{issue} {outcome.reason}".strip())
-    if outcome.verdict == "pass" and issue.strict:
-        return replace(outcome, verdict="fixed", reason=f"passes now: delete the entry {issue}")
+    for issue in issues:
+        wrong = outcome.verdict == "fail" and issue.excuses(failing)
+        refused = outcome.verdict == "unsupported" and issue.what == "refused"
+        if wrong or refused:
+            return replace(outcome, verdict="known", reason=f"{issue} {outcome.reason}".strip())
+    strict = [issue for issue in issues if issue.strict and issue.what != "crash"]
+    if outcome.verdict == "pass" and strict:
+        reason = f"passes now: delete the entry {strict[0]}"
+        return replace(outcome, verdict="fixed", reason=reason)
     return outcome
 
 

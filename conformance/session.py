@@ -1,4 +1,4 @@
-"""One run of the suite: its devices, profile, limits and known issues, and what it says of itself."""
+"""One run of the suite: its devices, profile, limits, known issues, and what it says of itself."""
 
 from __future__ import annotations
 
@@ -139,7 +139,7 @@ class Session:
         """The BLAS libraries in this process: the reference's, and torch's where it shows."""
         pools = [p for p in threadpoolctl.threadpool_info() if p["user_api"] == "blas"]
         names = [f"{p['internal_api']} {p['version'] or ''}".strip() for p in pools]
-        return ", ".join(dict.fromkeys(names)) or "unknown"
+        return ", ".join(sorted(set(names))) or "unknown"
 
     def header(self) -> list[str]:
         """The lines above a run."""

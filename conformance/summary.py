@@ -20,9 +20,9 @@ class Summary:
         self.worst: dict[tuple[str, str, str], tuple[Measured, str]] = {}
         self.reasons: dict[str, Counter[str]] = defaultdict(Counter)
 
-    def add(self, properties: Iterable[tuple[str, str]]) -> None:
+    def add(self, properties: Iterable[tuple[str, object]]) -> None:
         """Take in the properties of one test; those of a test that is no case are ignored."""
-        outcome = outcome_of(dict(properties))
+        outcome = outcome_of({name: str(value) for name, value in properties})
         if outcome is not None:
             self.take(outcome)
 

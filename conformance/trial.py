@@ -43,7 +43,7 @@ class NonConformance(AssertionError):
     """The case does not conform; the text says which measures fail and by how much."""
 
 
-class Refused(Exception):  # noqa: N818 - an outcome, not an error
+class Refused(Exception):
     """The device refuses the call with a clean, documented error."""
 
 
@@ -106,7 +106,8 @@ class Trial:
         if kind not in FAMILIES[self.case.family].kinds:
             kind = "indefinite"
         case = self.case
-        return sample(case.family, kind, case.shape, case.batch, self.precision, self.seed)
+        m, n = case.shape
+        return sample(case.family, kind, (m, n), case.batch, self.precision, self.seed)
 
     @property
     def sample_or_none(self) -> Sample | None:

@@ -7,7 +7,7 @@ import sys
 
 import numpy as np
 import pytest
-import scipy.linalg  # type: ignore[import-untyped]
+import scipy.linalg
 
 from conformance import reference
 from conformance.matrices import FAMILIES, KINDS, TRAITS, Family, families_table, sample

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-import scipy.linalg  # type: ignore[import-untyped]
+import scipy.linalg
 
 from conformance import measures, reference
 from conformance.matrices import FAMILIES, sample

@@ -1,4 +1,4 @@
-"""Cholesky: ``torch.linalg.cholesky``, ``cholesky_ex``, ``cholesky_solve``, ``cholesky_inverse``."""
+"""Cholesky: ``torch.linalg.cholesky``, ``cholesky_ex``, and what is solved with the factor."""
 
 from __future__ import annotations
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import warnings
 
 import numpy as np
@@ -20,10 +21,10 @@ def test_out_resized(trial: Trial) -> None:
     worst = np.zeros(len(trial.index))
     warned = True
     for extra, warns in ((0, False), (3, True)):
-        out = received(trial, lambda t, extra=extra: t.new_empty((extra,)))
+        out = received(trial, functools.partial(torch.Tensor.new_empty, size=(extra,)))
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
-            results = trial.attempt(lambda out=out: called(trial, out))
+            results = trial.attempt(functools.partial(called, trial, out))
         warned &= warns == any(RESIZED in str(w.message) for w in caught)
         worst = np.maximum(worst, trial.difference(trial.raw, trial.fetched(results)))
     trial.judge(layout=worst, error=0.0 if warned else np.inf)

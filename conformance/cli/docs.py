@@ -71,8 +71,11 @@ def _matrix() -> str:
 
     can = Abilities(tuple(PRECISIONS))
     counts = [
-        [name, profile.doc]
-        + [str(sum(len(plan_cases("matrix", o, name, "cpu", can)) for o in OPERATIONS))]
+        [
+            name,
+            profile.doc,
+            str(sum(len(plan_cases("matrix", o, name, "", can)) for o in OPERATIONS)),
+        ]
         for name, profile in PROFILES.items()
     ]
     operations = [
