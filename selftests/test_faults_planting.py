@@ -16,7 +16,7 @@ from selftests.faults import CATALOGUE, CONTROL, KINDS, Fault, planted
 from selftests.faults.planting import OPERATORS, SHARED
 from selftests.faults.witness import Witness, of, prepare
 
-REPORTS = Path(__file__).parent.parent / "docs" / "reports.toml"
+REPORTS = Path(__file__).parent.parent / "conformance" / "reports.toml"
 DTYPES = ("float32", "float64", "complex64", "complex128")
 LAYOUTS = ("row-major", "column-major", "sliced", "offset", "block")
 PLAIN = ("svd", "svdvals", "eigh", "eigvalsh", "qr", "cholesky", "cholesky_ex")

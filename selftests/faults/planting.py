@@ -247,7 +247,7 @@ class Fault:
         names = self.at or self.operations
         alias = {"cholesky_ex"} if call.operation == "cholesky" else set()
         concerned = bool({call.operation, *alias} & set(names))
-        matrix = call.A.ndim >= 2 and (self.empty or call.A.numel() > 0)
+        matrix = call.A.ndim >= (0 if self.at else 2) and (self.empty or call.A.numel() > 0)
         return concerned and matrix and self.when.holds(call)
 
 
