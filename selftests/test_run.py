@@ -1,0 +1,208 @@
+"""What a user sees of a run: usage errors, the record, crashes, hangs, a poisoned device."""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+
+import junitparser
+import pytest
+from lxml import etree
+
+from conformance.cases import Case
+from selftests.runs import ROOT, Finished, broken_device, run
+from selftests.sim import Sim
+
+needs_sim = pytest.mark.skipif(Sim().absent() is not None, reason=str(Sim().absent()))
+SMALL = ("tests/test_qr.py", "--profile", "quick", "-k", "test_ormqr and 5x3", "-p", "no:warnings")
+SIM = ("--device", "sim", "--device-plugin", str(ROOT / "selftests" / "sim.py"))
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> Finished:
+    """A small run on the CPU by two workers."""
+    return run(tmp_path_factory.mktemp("whole"), *SMALL, "--device", "cpu", "-n", "2")
+
+
+# --- usage errors: status 4 (pytest's for usage), one clear line ------------------------------
+
+
+@pytest.mark.parametrize(
+    ("arguments", "text"),
+    [
+        (("--device", "mps"), "device 'mps' is not there"),
+        (("--device", "nonsense"), "unknown device 'nonsense'"),
+        (("--device", "cpu:7"), "device 'cpu:7' is not there"),
+        (("--profile", "nonsense"), "unknown profile 'nonsense'"),
+        (("--threads", "0"), "--threads must be at least 1"),
+        (("--tolerances", "{folder}/bad.toml"), "bad.toml:2"),
+        (("--tolerances", "{folder}/missing.toml"), "missing.toml"),
+        (("--known-issues", "{folder}/bad.toml"), "bad.toml:2"),
+        (("--device-plugin", "{folder}/raises.py"), "raises.py"),
+        (("--device-plugin", "{folder}/missing.py"), "missing.py"),
+    ],
+)
+def test_usage_error(tmp_path: Path, arguments: tuple[str, ...], text: str) -> None:
+    (tmp_path / "bad.toml").write_text("[default]\nvalues = = 3\n")
+    (tmp_path / "raises.py").write_text("raise RuntimeError('no such library')\n")
+    done = run(tmp_path, *(a.format(folder=tmp_path) for a in arguments))
+    assert done.status == pytest.ExitCode.USAGE_ERROR, done.output
+    errors = [line for line in done.output.splitlines() if line.startswith("ERROR:")]
+    assert len(errors) == 1, done.output
+    assert text in errors[0]
+    assert "Traceback" not in done.output
+
+
+def test_nothing_collected_is_an_error(tmp_path: Path) -> None:
+    done = run(tmp_path, "--profile", "quick", "-k", "nothing-is-called-so", "-n", "0")
+    assert done.status == pytest.ExitCode.NO_TESTS_COLLECTED
+
+
+# --- the record -------------------------------------------------------------------------------
+
+
+def test_record_holds_every_case(whole: Finished) -> None:
+    assert whole.status == 0, whole.output
+    assert len(whole.outcomes) > 5
+    for outcome in whole.outcomes:
+        assert str(Case.parse(outcome.case)) == outcome.case
+        assert outcome.verdict == "pass"
+        assert len(outcome.digest) == 16
+        assert {"product", "metadata", "untouched"} <= {m.name for m in outcome.measures}
+
+
+def test_record_describes_the_run(whole: Finished) -> None:
+    assert whole.record is not None
+    facts = whole.record.properties
+    assert facts["profile"] == "quick"
+    assert facts["conformance"] == "false"
+    assert facts["device.cpu.backend"] == "cpu"
+    assert int(facts["count.pass"]) == len(whole.outcomes)
+    assert {"torch", "numpy", "scipy", "python", "os", "blas", "seed", "threads"} <= facts.keys()
+
+
+def test_record_is_junit(whole: Finished) -> None:
+    assert whole.record is not None
+    path = str(whole.record.path)
+    schema = etree.XMLSchema(etree.parse(ROOT / "selftests" / "junit.xsd"))
+    schema.assertValid(etree.parse(path))
+    suites = list(junitparser.JUnitXml.fromfile(path))
+    assert sum(suite.tests for suite in suites) == len(whole.outcomes)
+    case = next(iter(suites[0]))
+    assert "verdict" in {each.name for each in case.properties()}
+
+
+def test_workers_and_order_do_not_matter(whole: Finished, tmp_path: Path) -> None:
+    alone = run(tmp_path, *SMALL, "--device", "cpu", "-n", "0")
+    digests = {o.case: o.digest for o in alone.outcomes}
+    assert digests == {o.case: o.digest for o in whole.outcomes}
+    values = {o.case: o.measures for o in alone.outcomes}
+    assert values == {o.case: o.measures for o in whole.outcomes}
+
+
+def test_seed_changes_the_matrices(whole: Finished, tmp_path: Path) -> None:
+    other = run(tmp_path, *SMALL, "--device", "cpu", "-n", "0", "--seed", "1")
+    before = {o.case: o.digest for o in whole.outcomes}
+    changed = [o for o in other.outcomes if o.digest != before[o.case]]
+    assert len(changed) > len(before) / 2
+
+
+def test_the_screen_says_what_was_run(whole: Finished) -> None:
+    for text in (
+        "profile quick",
+        "IS NOT A CONFORMANCE RUN",
+        "device cpu (cpu)",
+        "worst margin",
+        f"{len(whole.outcomes)} cases",
+    ):
+        assert text in whole.output
+
+
+# --- a device that is not the CPU, right and broken --------------------------------------------
+
+
+@needs_sim
+def test_simulated_accelerator_conforms(tmp_path: Path) -> None:
+    done = run(tmp_path, "--profile", "quick", *SIM, "-k", "5x5 or 5x3", "-n", "2")
+    assert done.status == 0, done.output
+    assert {"pass"} <= done.verdicts().keys() <= {"pass", "unsupported"}
+    assert all(o.case.startswith("sim:0/") for o in done.outcomes)
+
+
+@needs_sim
+def test_failure_explains_itself(tmp_path: Path) -> None:
+    plugin = broken_device(tmp_path, "if op == 'ormqr': return compute(*args, **kwargs) * 1.01")
+    done = run(tmp_path, *SMALL, "--device", "sim", "--device-plugin", str(plugin), "-n", "0")
+    assert done.status == 1
+    assert done.verdicts().keys() == {"fail"}
+    case = done.outcomes[0].case
+    for text in (
+        case,
+        "promise   C is multiplied",
+        "measure   product = ",
+        "digest    ",
+        "limit 30",
+    ):
+        assert text in done.output
+    again = next(line for line in done.output.splitlines() if line.startswith("again "))
+    assert again.count("tests/test_qr.py::test_ormqr[sim:0/") == 1
+
+
+@needs_sim
+@pytest.mark.parametrize(
+    ("plant", "options", "verdict"),
+    [
+        ("if op == 'ormqr' and args[0].shape[-1] == 3: os.abort()", (), "crash"),
+        (
+            "if op == 'ormqr' and args[0].shape[-1] == 3: time.sleep(60)",
+            ("--timeout=5",),
+            "timeout",
+        ),
+    ],
+)
+def test_death_is_charged_to_its_case(
+    tmp_path: Path, plant: str, options: tuple[str, ...], verdict: str
+) -> None:
+    few = ("tests/test_qr.py", "--profile", "quick", "-k", "ormqr and (5x3 or 2x2) and 64")
+    plugin = broken_device(tmp_path, plant)
+    done = run(tmp_path, *few, *options, "--device", "sim", "--device-plugin", str(plugin), "-n1")
+    assert done.status == 1
+    died = [o for o in done.outcomes if o.verdict == verdict]
+    lived = [o for o in done.outcomes if o.verdict == "pass"]
+    assert {Case.parse(o.case).shape for o in died} == {(5, 3)}
+    assert {Case.parse(o.case).shape for o in lived} == {(2, 2)}
+    assert len(died) + len(lived) == len(done.outcomes) == len({o.case for o in done.outcomes})
+
+
+@needs_sim
+def test_poisoned_device_is_left(tmp_path: Path) -> None:
+    """After a fatal error every call fails in that process; a new worker takes over."""
+    plant = """
+if os.environ.get("POISONED"):
+    raise RuntimeError("CUDA error: an illegal memory access was encountered")
+if op == "ormqr" and args[0].shape[-1] == 3:
+    os.environ["POISONED"] = "1"
+    raise RuntimeError("CUDA error: an illegal memory access was encountered")
+"""
+    few = ("tests/test_qr.py", "--profile", "quick", "-k", "ormqr and (5x3 or 2x2) and 64")
+    plugin = broken_device(tmp_path, plant)
+    done = run(tmp_path, *few, "--device", "sim", "--device-plugin", str(plugin), "-n", "1")
+    verdicts = {(Case.parse(o.case).shape, o.verdict) for o in done.outcomes}
+    assert ((5, 3), "fail") in verdicts or ((5, 3), "crash") in verdicts
+    assert {shape for shape, verdict in verdicts if verdict == "pass"} == {(2, 2)}
+    assert {shape for shape, verdict in verdicts if verdict != "pass"} == {(5, 3)}
+
+
+@needs_sim
+def test_fallback_and_refusal_are_told(tmp_path: Path) -> None:
+    plant = """
+if op == "ormqr" and args[0].shape[-1] == 3:
+    raise NotImplementedError("ormqr is not implemented for 3 columns")
+"""
+    few = ("tests/test_qr.py", "--profile", "quick", "-k", "ormqr and (5x3 or 2x2) and 64")
+    plugin = broken_device(tmp_path, plant)
+    done = run(tmp_path, *few, "--device", "sim", "--device-plugin", str(plugin), "-n", "1")
+    assert done.status == 0, done.output
+    counts = Counter((Case.parse(o.case).shape, o.verdict) for o in done.outcomes)
+    assert set(counts) == {((5, 3), "unsupported"), ((2, 2), "pass")}
+    assert "not implemented for 3 columns" in done.output
