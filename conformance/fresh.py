@@ -45,7 +45,7 @@ def _context() -> Any:
     if "forkserver" not in methods:
         return multiprocessing.get_context("spawn")
     context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(["conformance.session"])
+    context.set_forkserver_preload(["conformance.session", "torch._subclasses.fake_tensor"])
     return context
 
 

@@ -21,6 +21,7 @@ from packaging.version import InvalidVersion, Version
 
 from conformance.cases import Case, format_shape
 from conformance.formulas import Condition, FormulaError
+from conformance.record import Measured
 from conformance.tolerances import MEASURES
 from conformance.tomlfiles import ConfigError, KeyPath, TomlFile, read
 
@@ -29,10 +30,11 @@ DEFAULT_FILE = Path(__file__).resolve().parent.parent / "known_issues.toml"
 WHAT = ("wrong", "refused", "crash")
 PARTS = ("device", "operation", "variant", "dtype", "family", "shape", "batch", "layout", "capture")
 PATTERNS = frozenset((*PARTS, "test", "when"))
-RANGES = ("torch", "driver", "chip", "os")
+RANGES = ("torch", "driver", "chip", "os", "libraries")
 REQUIRED = ("url", "backend", "what", "cases")
 TEXTS = frozenset(("url", "what", "note", *RANGES))
-KEYS = TEXTS | {"backend", "cases", "measures", "report_only"}
+SWITCHES = ("report_only", "nan")
+KEYS = TEXTS | {"backend", "cases", "measures", *SWITCHES}
 
 
 @dataclass(frozen=True)
@@ -95,6 +97,7 @@ class KnownIssue:
     measures: frozenset[str] = frozenset()  # empty: any
     ranges: tuple[tuple[str, Range], ...] = ()
     note: str = ""
+    nan: bool = False  # explains measures that are NaN, no others
     strict: bool = True  # False: the versions are not established; reported, never asserted
     source: str = ""  # known_issues.toml:12
 
@@ -103,7 +106,7 @@ class KnownIssue:
         return any(fnmatchcase(backend, glob) for glob in self.backends)
 
     def active(self, backend: str, versions: dict[str, str]) -> bool:
-        """Whether it concerns a backend with these versions (keys: torch, driver, chip, os)."""
+        """Whether it concerns a backend with these versions (keys: `RANGES`)."""
         return self.concerns(backend) and all(
             bounds.holds(versions.get(name, "")) for name, bounds in self.ranges
         )
@@ -112,9 +115,12 @@ class KnownIssue:
         """Whether one of its patterns matches the case."""
         return any(pattern.covers(case, test) for pattern in self.cases)
 
-    def excuses(self, failing: Collection[str]) -> bool:
+    def excuses(self, failing: Collection[Measured]) -> bool:
         """Whether it explains a case that fails in exactly these measures."""
-        return self.what == "wrong" and (not self.measures or self.measures.issuperset(failing))
+        named = not self.measures or self.measures.issuperset(m.name for m in failing)
+        return (
+            self.what == "wrong" and named and all(m.value != m.value for m in failing if self.nan)
+        )
 
     def __str__(self) -> str:
         return f"{self.url} ({self.source})"
@@ -126,6 +132,7 @@ class _Where(NamedTuple):
     driver: str
     chip: str
     os: str
+    libraries: str
 
 
 class KnownIssues:
@@ -150,14 +157,15 @@ class KnownIssues:
         driver: str = "",
         chip: str = "",
         os: str = "",
+        libraries: str = "",
         test: str = "",
     ) -> list[KnownIssue]:
         """The issues that cover a case on this device, in the order of the file.
 
         ``torch`` is ``torch.__version__``, ``chip`` the device's name, ``os`` like ``macOS 15.3``
-        or ``Linux 6.8``, ``test`` the name of the test function.
+        or ``Linux 6.8``, ``libraries`` what the device says of its own, ``test`` the name of the test function.
         """
-        where = _Where(backend, torch, driver, chip, os)
+        where = _Where(backend, torch, driver, chip, os, libraries)
         active = self._active.get(where)
         if active is None:
             active = [i for i in self.issues if i.active(backend, where._asdict())]
@@ -173,11 +181,19 @@ class KnownIssues:
         driver: str = "",
         chip: str = "",
         os: str = "",
+        libraries: str = "",
         test: str = "",
     ) -> KnownIssue | None:
         """The first of :meth:`matches`, strict ones before those that are only reported."""
         found = self.matches(
-            case, backend=backend, torch=torch, driver=driver, chip=chip, os=os, test=test
+            case,
+            backend=backend,
+            torch=torch,
+            driver=driver,
+            chip=chip,
+            os=os,
+            libraries=libraries,
+            test=test,
         )
         return min(found, key=lambda issue: not issue.strict, default=None)
 
@@ -228,9 +244,10 @@ def _issue(file: TomlFile, at: KeyPath, table: dict[str, Any]) -> KnownIssue:
         raise file.error((*at, "url"), f"not a public URL: {table['url']!r}")
     if table["what"] not in WHAT:
         raise file.error((*at, "what"), f"expected {', '.join(WHAT)}, not {table['what']!r}")
+    for key in SWITCHES:
+        if not isinstance(table.get(key, False), bool):
+            raise file.error((*at, key), "expected true or false")
     report_only = table.get("report_only", False)
-    if not isinstance(report_only, bool):
-        raise file.error((*at, "report_only"), "expected true or false")
     if not report_only and not table.get("torch"):
         raise file.error(at, "has no torch range; without one it can only be report_only = true")
     return KnownIssue(
@@ -241,6 +258,7 @@ def _issue(file: TomlFile, at: KeyPath, table: dict[str, Any]) -> KnownIssue:
         measures=_measures(file, (*at, "measures"), table.get("measures", [])),
         ranges=_ranges(file, at, table),
         note=table.get("note", ""),
+        nan=table.get("nan", False),
         strict=not report_only,
         source=f"{file.path.name}:{file.line(at)}",
     )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -100,9 +101,22 @@ def predicted(call: Any, operands: Sequence[torch.Tensor]) -> list[Metadata]:
     A compiler plans memory by this prediction. A bare meta tensor would not do: it has no device
     and predicts other strides for Vh.
     """
+    with _fake_mode():
+        return [metadata(result) for result in call(*map(_fake, operands))]
+
+
+@cache
+def _fake_mode() -> Any:
+    """One mode for the whole process: setting one up costs more than a prediction."""
     from torch._subclasses.fake_tensor import FakeTensorMode
 
-    mode = FakeTensorMode()
-    fakes = [mode.from_tensor(operand.detach()) for operand in operands]
-    with mode:
-        return [metadata(t) for t in call(*fakes)]
+    return FakeTensorMode()
+
+
+def _fake(tensor: torch.Tensor) -> torch.Tensor:
+    """A tensor without data, like ``tensor`` in shape, strides, dtype, device and lazy bits."""
+    fake = torch.empty_strided(
+        tensor.shape, tensor.stride(), dtype=tensor.dtype, device=tensor.device
+    )
+    fake = torch._neg_view(fake) if tensor.is_neg() else fake
+    return fake.conj() if tensor.is_conj() else fake

@@ -159,11 +159,12 @@ def condition_scaled(A: Array) -> Floats:
 
 def positive_diagonal(R: Array) -> Array:
     """R, ``(k, p, n)``, with its rows turned so that the diagonal is real and not negative."""
-    diagonal = np.diagonal(R, axis1=-2, axis2=-1)
-    with np.errstate(all="ignore"):
-        size = np.abs(diagonal)
-        phase = np.where(size == 0, 1, np.conj(diagonal) / np.where(size == 0, 1, size))
     out = np.array(R)
+    if not R.size or not np.isfinite(R).all():
+        return out
+    diagonal = np.diagonal(_scaled(R)[0], axis1=-2, axis2=-1)
+    size = np.abs(diagonal)
+    phase = np.where(size == 0, 1, np.conj(diagonal) / np.where(size == 0, 1, size))
     out[:, : phase.shape[1]] *= phase[:, :, None]
     return out
 

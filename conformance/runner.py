@@ -34,6 +34,7 @@ class Known:
             driver=facts.get("driver", ""),
             chip=facts.get("name", ""),
             os=self.os,
+            libraries=facts.get("libraries", ""),
             test=test,
         )
 
@@ -78,9 +79,8 @@ def _broken() -> Measured:
 
 def _settled(outcome: Outcome, issues: Sequence[KnownIssue]) -> Outcome:
     """The outcome in the light of the known issues: ``known``, ``fixed`` or as it was."""
-    failing = {m.name for m in outcome.failing}
     for issue in issues:
-        wrong = outcome.verdict == "fail" and issue.excuses(failing)
+        wrong = outcome.verdict == "fail" and issue.excuses(outcome.failing)
         refused = outcome.verdict == "unsupported" and issue.what == "refused"
         if wrong or refused:
             return replace(outcome, verdict="known", reason=f"{issue} {outcome.reason}".strip())

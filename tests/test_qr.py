@@ -77,7 +77,7 @@ def multiplied(trial: Trial):  # type: ignore[no-untyped-def]
 
 def r_factor(trial: Trial, R: np.ndarray) -> dict[str, np.ndarray]:
     """R against LAPACK's, for matrices of full rank."""
-    if not trial.full_rank:
+    if not (trial.thorough and trial.full_rank):
         return {}
     R_ref = trial.referred(reference.qr_r)
     rows = R[:, : R_ref.shape[1]]
