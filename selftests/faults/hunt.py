@@ -14,6 +14,7 @@ from dataclasses import dataclass
 
 import tests
 from conformance.cases import Case
+from conformance.operations import OPERATIONS
 from conformance.record import Outcome
 from conformance.runner import Test, perform
 from conformance.session import Session
@@ -53,8 +54,8 @@ def marked_tests() -> list[tuple[Test, tuple[str, ...], str]]:
 class Hunt:
     """A profile of the suite, ready to be run against one fault after another."""
 
-    def __init__(self, profile: str, seed: int = 0) -> None:
-        self.session = Session(device="cpu", profile=profile, seed=seed)
+    def __init__(self, profile: str, seed: int = 0, device: str = "cpu", threads: int = 1) -> None:
+        self.session = Session(device=device, profile=profile, seed=seed, threads=threads)
         self.tests = [entry for entry in marked_tests() if entry[2] != "first-call"]
 
     def cases(self, operations: frozenset[str]) -> Iterator[tuple[Test, Case]]:
@@ -68,6 +69,10 @@ class Hunt:
                                 operation, plan=plan, test=test.__name__
                             ):
                                 yield test, case
+
+    def every_case(self) -> Iterator[tuple[Test, Case]]:
+        """The cases of all tests but those that start a process of their own."""
+        return self.cases(frozenset(OPERATIONS))
 
     def run(self, fault: Fault) -> Catch:
         """The first case that fails with the fault planted."""

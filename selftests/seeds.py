@@ -1,0 +1,77 @@
+"""``python -m selftests.seeds``: many seeds of a profile on the CPU, without a false alarm.
+
+Runs the tests of ``tests/`` as pytest does, without pytest around them, one seed per process at a
+time, and leaves a record of each that ``python -m conformance tune`` reads. The exit code is 0
+when no case of any seed failed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import multiprocessing
+import os
+import sys
+import time
+from collections import Counter
+from pathlib import Path
+
+from conformance.record import Outcome
+from selftests.faults.hunt import Hunt
+from selftests.records import write
+
+
+def run(
+    job: tuple[str, int, int, str, Path | None],
+) -> tuple[int, Counter[str], int, float, list[str]]:
+    """One seed: verdicts, number of measures, CPU seconds and the failures, a line each."""
+    profile, seed, threads, device, folder = job
+    started = time.process_time()
+    hunt = Hunt(profile, seed, device=device, threads=threads)
+    outcomes: list[Outcome] = []
+    with open(os.devnull, "w") as null, contextlib.redirect_stdout(null):
+        for test, case in hunt.every_case():
+            outcomes.append(hunt.outcome(test, case))
+    if folder:
+        write(folder / f"{profile}-{seed}.xml", outcomes, hunt.session.properties())
+    failures = [
+        f"{o.case}: {', '.join(f'{m.name} {m.value:.3g}' for m in o.failing)} {o.reason}"
+        for o in outcomes
+        if o.verdict in ("fail", "fixed")
+    ]
+    measures = sum(len(outcome.measures) for outcome in outcomes)
+    verdicts = Counter(outcome.verdict for outcome in outcomes)
+    return seed, verdicts, measures, time.process_time() - started, failures
+
+
+def main() -> int:
+    """Run the seeds and print a line for each."""
+    parser = argparse.ArgumentParser(prog="python -m selftests.seeds", description=__doc__)
+    parser.add_argument("--profile", default="standard")
+    parser.add_argument("--seeds", default="0-4", help="first-last")
+    parser.add_argument("--device", default="cpu")
+    parser.add_argument("--threads", type=int, default=1)
+    parser.add_argument("--jobs", type=int, default=os.cpu_count())
+    parser.add_argument("--folder", type=Path, help="where to leave the records")
+    arguments = parser.parse_args()
+    first, _, last = arguments.seeds.partition("-")
+    seeds = range(int(first), int(last or first) + 1)
+    if arguments.folder:
+        arguments.folder.mkdir(parents=True, exist_ok=True)
+    common = (arguments.threads, arguments.device, arguments.folder)
+    jobs = [(arguments.profile, seed, *common) for seed in seeds]
+    failed = measured = 0
+    with multiprocessing.get_context("spawn").Pool(arguments.jobs, maxtasksperchild=1) as pool:
+        for seed, verdicts, measures, seconds, failures in pool.imap(run, jobs):
+            measured += measures
+            failed += len(failures)
+            told = ", ".join(f"{count} {verdict}" for verdict, count in verdicts.items())
+            print(f"seed {seed}: {measures} measures, {told}, {seconds:.0f} CPU s", flush=True)
+            for line in failures:
+                print(f"  {line}", flush=True)
+    print(f"{len(seeds)} seeds, {measured} measures, {failed} failures")
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
