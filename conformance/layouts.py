@@ -138,7 +138,13 @@ LAYOUTS: dict[str, Layout] = {
             view=lambda t, shape: t.requires_grad_(),
         ),
         Layout("out", "results written to fitting, contiguous tensors", out="row-major"),
-        Layout("out-column-major", "results written to column-major tensors", out="column-major"),
+        Layout(
+            "out-column-major",
+            "operand and preallocated results column-major: nothing needs to be copied",
+            _transposed,
+            lambda t, shape: t.mT,
+            out="column-major",
+        ),
         Layout("out-sliced", "results written to every other row and column", out="sliced"),
     )
 }

@@ -27,13 +27,15 @@ class Variant:
 
     ``arguments`` are the keyword arguments. ``read`` is the triangle of a Hermitian operand that
     the call may read ("L", "U" or "" for all of it), ``unused`` what the other one holds: its
-    mirror image, "nan" or "other" (finite numbers that belong to another matrix).
+    mirror image, "nan" or "other" (finite numbers that belong to another matrix). ``shared`` is
+    the number of an operand that is one matrix for the whole batch, broadcast.
     """
 
     name: str
     arguments: Mapping[str, Any] = field(default_factory=dict)
     read: str = ""
     unused: str = "mirror"
+    shared: int | None = None
 
 
 @dataclass(frozen=True)
@@ -132,7 +134,7 @@ def _factored(A: Array, variant: Variant, p: Precision, rng: np.random.Generator
 def _right_hand_sides(
     A: Array, variant: Variant, p: Precision, rng: np.random.Generator
 ) -> tuple[Array, ...]:
-    columns = 1 + A.shape[-1] % 3
+    columns = (1, 2, 3, 17)[A.shape[-1] % 4]
     return _random((*A.shape[:-1], columns), p, rng), _factor(A, variant, p, rng)
 
 
@@ -240,7 +242,7 @@ OPERATIONS: dict[str, Operation] = {
             torch.cholesky_solve,
             "definite",
             ("X",),
-            _UPPER,
+            (*_UPPER, Variant("lower-broadcast", {"upper": False}, "L", shared=1)),
             _right_hand_sides,
         ),
         Operation(

@@ -386,7 +386,8 @@ def _shape_batch(shape: Shape, batch: Shape, profile: Profile) -> bool:
         return 0 < _size(shape) <= _TINY
     if _heavy_shape(shape):
         return batch == () or (batch == (1,) and not _heaviest_shape(shape))
-    return _size(batch) <= 1 or _size(batch) * _size(shape) <= profile.elements
+    few = 1 if not profile.conformance else 5 if _size(batch) <= 7 else 1
+    return _size(batch) <= 2 or _size(batch) * _size(shape) <= few * profile.elements
 
 
 def _shape_layout(shape: Shape, layout: str, profile: Profile) -> bool:

@@ -133,7 +133,8 @@ class Trial:
 
     def of(self, operand: int) -> Array:
         """The operand with this number for every matrix of the batch, shape (B, ...)."""
-        return self.stacks[operand][self.index]
+        shared = operand == self.variant.shared
+        return self.stacks[operand][np.zeros_like(self.index) if shared else self.index]
 
     @property
     def readable(self) -> tuple[Array, ...]:
@@ -147,7 +148,8 @@ class Trial:
     @cached_property
     def cond(self) -> Array:
         """The condition number of every matrix, shape (B,): of its leading columns if wide."""
-        return self.referred(reference.condition_leading)
+        cond = self.referred(reference.condition_leading)
+        return cond if self.variant.shared is None else np.full_like(cond, cond[:1].max(initial=1))
 
     @property
     def full_rank(self) -> bool:
@@ -177,11 +179,14 @@ class Trial:
     def arrays(self, position: int | None = None) -> tuple[Array, ...]:
         """The host operands in the dtype of the case: batch + (...), or one matrix's alone."""
         batch = self.case.batch if position is None else ()
-        chosen = self.index if position is None else self.index[position]
-        return tuple(
-            stack[chosen].reshape(*batch, *stack.shape[1:]).astype(self.precision.numpy)
-            for stack in self.stacks
-        )
+        arrays = []
+        for number, stack in enumerate(self.stacks):
+            chosen, shape = self.index if position is None else self.index[position], batch
+            if number == self.variant.shared and len(self.index):
+                chosen, shape = self.index[0], (1,) * len(batch)
+            array = stack[chosen].reshape(*shape, *stack.shape[1:])
+            arrays.append(array.astype(self.precision.numpy))
+        return tuple(arrays)
 
     def placed(
         self, arrays: Sequence[Array], layout: str = "row-major", batch: int = 0

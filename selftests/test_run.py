@@ -14,7 +14,15 @@ from selftests.runs import ROOT, Finished, broken_device, run
 from selftests.sim import Sim
 
 needs_sim = pytest.mark.skipif(Sim().absent() is not None, reason=str(Sim().absent()))
-SMALL = ("tests/test_qr.py", "--profile", "quick", "-k", "test_ormqr and /5x3/", "-p", "no:warnings")
+SMALL = (
+    "tests/test_qr.py",
+    "--profile",
+    "quick",
+    "-k",
+    "test_ormqr and /5x3/",
+    "-p",
+    "no:warnings",
+)
 SIM = ("--device", "sim", "--device-plugin", str(ROOT / "selftests" / "sim.py"))
 
 
@@ -123,7 +131,9 @@ def test_the_screen_says_what_was_run(whole: Finished) -> None:
 
 @needs_sim
 def test_simulated_accelerator_conforms(tmp_path: Path) -> None:
-    done = run(tmp_path, "--profile", "quick", *SIM, "-k", "(/5x5/ or /5x3/) and not subnormal", "-n", "2")
+    done = run(
+        tmp_path, "--profile", "quick", *SIM, "-k", "(/5x5/ or /5x3/) and not subnormal", "-n", "2"
+    )
     assert done.status == 0, done.output
     assert {"pass"} <= done.verdicts().keys() <= {"pass", "unsupported"}
     assert all(o.case.startswith("sim:0/") for o in done.outcomes)

@@ -11,6 +11,7 @@ import pkgutil
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import zip_longest
 
 import tests
 from conformance.cases import Case
@@ -59,16 +60,16 @@ class Hunt:
         self.tests = [entry for entry in marked_tests() if entry[2] != "first-call"]
 
     def cases(self, operations: frozenset[str]) -> Iterator[tuple[Test, Case]]:
-        """The cases that call one of these operations, the matrix of the operations first."""
-        for matrix in (True, False):
-            for test, called, plan in self.tests:
-                if (plan == "matrix") == matrix:
-                    for operation in called:
-                        if operation in operations:
-                            for case in self.session.cases(
-                                operation, plan=plan, test=test.__name__
-                            ):
-                                yield test, case
+        """The cases that call one of these operations, a case of each test in turn."""
+        queues = []
+        for test, called, plan in self.tests:
+            for operation in called:
+                if operation in operations:
+                    name = test.__name__
+                    cases = self.session.cases(operation, plan=plan, test=name)
+                    queues.append([(test, case) for case in cases])
+        for turn in zip_longest(*queues):
+            yield from (entry for entry in turn if entry is not None)
 
     def every_case(self) -> Iterator[tuple[Test, Case]]:
         """The cases of all tests but those that start a process of their own."""
