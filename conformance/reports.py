@@ -57,7 +57,7 @@ def _report(table: dict[str, Any]) -> Report:
     return Report(**values)
 
 
-def test_of(report: Report, case: Case) -> str:
+def owner(report: Report, case: Case) -> str:
     """The test function that a case of the report belongs to.
 
     A report on one operation may name cases of another that shares the kernel; each goes to the
@@ -77,6 +77,6 @@ def named_cases(test: str, profile: str, device: str) -> tuple[Case, ...]:
             for report in load()
             if report.profile in affordable
             for case in (Case.parse(f"{device}/{text}") for text in report.cases)
-            if test_of(report, case) == test
+            if owner(report, case) == test
         )
     )

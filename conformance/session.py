@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import platform
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from functools import cached_property
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -18,9 +18,11 @@ import torch
 from conformance import known_issues, tolerances
 from conformance.cases import Case
 from conformance.known_issues import KnownIssues
-from conformance.plans import PROFILES, Abilities, plan_cases
+from conformance.operations import OPERATIONS
+from conformance.plans import PLANS, PROFILES, Abilities, plan_cases
+from conformance.precision import PRECISIONS
 from conformance.record import Measured, Outcome
-from conformance.reports import named_cases
+from conformance.reports import load, named_cases
 from conformance.runner import Known, Test, explanation, perform
 from conformance.tolerances import Tolerances
 from conformance.tomlfiles import ConfigError
@@ -177,6 +179,17 @@ class Session:
         for device, facts in self.facts.items():
             found |= {f"device.{device}.{name}": value for name, value in facts.items()}
         return found
+
+
+def every_case_id() -> Iterator[str]:
+    """The ids of all cases of all profiles on a device that has every dtype and SVD driver."""
+    can = Abilities(tuple(PRECISIONS), ("gesvd", "gesvdj", "gesvda"), streams=True)
+    for profile in PROFILES:
+        for plan in PLANS:
+            for operation in OPERATIONS:
+                yield from map(str, plan_cases(plan, operation, profile, "any", can))
+    for report in load():
+        yield from (f"any/{case}" for case in report.cases)
 
 
 def crash_outcome(case: str, seconds: float, limit: float) -> Outcome:

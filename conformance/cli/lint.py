@@ -1,13 +1,14 @@
 """Check the files of limits and known issues.
 
 Found are entries that never apply, are shadowed or repeat another, reasons without a source, known
-issues whose versions have passed, and patterns that match nothing. With --cases (records of runs,
-or lists of case ids) patterns that match no case are found, too.
+issues whose versions have passed, and patterns that match no case. The cases are those of all
+profiles, where torch is installed, or those given by --cases (records of runs, lists of case ids).
 """
 
 from __future__ import annotations
 
 import argparse
+import importlib.util
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
@@ -55,7 +56,7 @@ def run(arguments: argparse.Namespace) -> int:
     tolerances = Tolerances.load(tolerance_files(arguments))
     known = KnownIssues.load(known_issue_files(arguments))
     backends = [*own_backends(), *arguments.backend]
-    ids = list(case_ids(arguments.cases)) if arguments.cases else None
+    ids = list(case_ids(arguments.cases)) if arguments.cases else own_cases()
     findings = [
         *tolerance_findings(tolerances, backends),
         *issue_findings(known, backends, ids),
@@ -72,6 +73,15 @@ def own_backends() -> list[str]:
     """The backends of this project, by the names of their files (nothing is imported)."""
     names = sorted(path.stem for path in DEVICES.glob("*.py"))
     return [name for name in names if not name.startswith("_") and name != "base"]
+
+
+def own_cases() -> list[str] | None:
+    """The ids of all profiles; None where torch, which the matrix is made for, is missing."""
+    if importlib.util.find_spec("torch") is None:
+        return None
+    from conformance.session import every_case_id
+
+    return list(every_case_id())
 
 
 def case_ids(paths: Sequence[Path]) -> Iterator[str]:

@@ -107,8 +107,6 @@ FAULTS = table(
         {"out": "fitting"}, report="pytorch#197236"),
     row("cholesky-inverse-row-major", INVERSE, F & square, row_major("X"), METADATA,
         of("cholesky_inverse", 3, 3), {"out": "fitting"}),
-    row("geqrf-row-major", "geqrf", F, row_major("a"), METADATA, of("geqrf", 4, 3),
-        {"operation": "qr"}),
     row("householder-product-row-major", "householder_product", F, row_major("Q"), METADATA,
         of("householder_product", 4, 3), {"out": "fitting"}),
     row("svd-values-with-gaps", SVD, F & batched, gappy["S"], METADATA, of("svdvals", 2, 3, 3),

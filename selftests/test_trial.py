@@ -1,0 +1,169 @@
+"""Trials and verdicts: what an outcome is in the light of errors, refusals and known issues."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from conformance.cases import Case
+from conformance.known_issues import KnownIssues
+from conformance.layouts import LAYOUTS
+from conformance.operations import OPERATIONS
+from conformance.placing import Receiver, metadata, place, predicted
+from conformance.runner import Known, perform
+from conformance.session import Session, crash_outcome
+from conformance.trial import Recorded, Refused, Trial
+from devices.cpu import Cpu
+
+CASE = "cpu/svd.reduced/float32/random/4x3/single/row-major/eager"
+CPU = Cpu()
+
+
+@pytest.fixture(scope="module")
+def session() -> Session:
+    return Session(device="cpu", profile="quick")
+
+
+@pytest.fixture
+def trial(session: Session) -> Trial:
+    return session.trial(Case.parse(CASE))
+
+
+def passes(trial: Trial) -> None:
+    trial.judge(values=np.array([1.0]), relative_values=Recorded(np.array([1e9])))
+
+
+def fails(trial: Trial) -> None:
+    trial.judge(values=np.array([1.0, 70.0]), order=0.0)
+
+
+def known(folder: Path, text: str) -> Known:
+    file = folder / "known.toml"
+    file.write_text(
+        '[[issue]]\nurl = "https://example.org/1"\nbackend = "cpu"\ntorch = ">=2.0"\n'
+        f'cases = {{ operation = "svd" }}\n{text}\n'
+    )
+    return Known(KnownIssues.load([file]), "Linux")
+
+
+def test_pass_and_fail(trial: Trial, session: Session) -> None:
+    assert perform(passes, trial).verdict == "pass"
+    outcome = perform(fails, session.trial(trial.case))
+    assert outcome.verdict == "fail"
+    assert [(m.name, m.index) for m in outcome.failing] == [("values", 1)]
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf, 50.01])
+def test_what_does_not_conform_fails(trial: Trial, value: float) -> None:
+    def test(trial: Trial) -> None:
+        trial.judge(values=np.array([0.0, value, 3.0]))
+
+    outcome = perform(test, trial)
+    assert outcome.verdict == "fail"
+    assert outcome.failing[0].index == 1
+
+
+def test_error_is_a_failure(trial: Trial) -> None:
+    def test(trial: Trial) -> None:
+        raise torch.linalg.LinAlgError("did not converge")
+
+    outcome = perform(test, trial)
+    assert outcome.verdict == "fail"
+    assert [m.name for m in outcome.failing] == ["error"]
+    assert "did not converge" in outcome.reason
+
+
+def test_refusal_is_unsupported(trial: Trial) -> None:
+    def refuse() -> tuple[torch.Tensor, ...]:
+        raise NotImplementedError("not on this device")
+
+    def test(trial: Trial) -> None:
+        with pytest.raises(Refused):
+            trial.attempt(refuse)
+        trial.attempt(refuse)
+
+    outcome = perform(test, trial)
+    assert outcome.verdict == "unsupported"
+    assert "not on this device" in outcome.reason
+
+
+def test_a_test_must_judge(trial: Trial) -> None:
+    with pytest.raises(RuntimeError, match="judged nothing"):
+        perform(lambda trial: None, trial)
+
+
+def test_known_issue(session: Session, tmp_path: Path) -> None:
+    wrong = known(tmp_path, 'what = "wrong"\nmeasures = ["values"]')
+    case = Case.parse(CASE)
+    assert perform(fails, session.trial(case), wrong).verdict == "known"
+    assert perform(passes, session.trial(case), wrong).verdict == "fixed"
+    other = known(tmp_path, 'what = "wrong"\nmeasures = ["order"]')
+    assert perform(fails, session.trial(case), other).verdict == "fail"
+    told = known(tmp_path, 'what = "wrong"\nreport_only = true\nnote = "n"')
+    assert perform(passes, session.trial(case), told).verdict == "pass"
+
+
+def test_known_crash_is_not_run(session: Session, tmp_path: Path) -> None:
+    def test(trial: Trial) -> None:
+        raise AssertionError("was run")
+
+    crash = known(tmp_path, 'what = "crash"')
+    assert perform(test, session.trial(Case.parse(CASE)), crash).verdict == "known"
+
+
+def test_crash_or_timeout() -> None:
+    assert crash_outcome(CASE, 3.0, 120.0).verdict == "crash"
+    assert crash_outcome(CASE, 120.5, 120.0).verdict == "timeout"
+    assert crash_outcome(CASE, 500.0, 0.0).verdict == "crash"
+
+
+# --- operands in their layouts ----------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", LAYOUTS)
+@pytest.mark.parametrize("batch", [(), (2, 3)])
+def test_layout_holds_the_matrix(name: str, batch: tuple[int, ...]) -> None:
+    layout = LAYOUTS[name]
+    if layout.needs == "batch" and not batch:
+        pytest.skip("needs a batch")
+    dtype = np.complex64 if layout.needs == "complex" else np.float32
+    rng = np.random.default_rng(1)
+    A = rng.standard_normal((*batch, 4, 3)).astype(dtype)
+    if dtype == np.complex64:
+        A = A + 1j * rng.standard_normal(A.shape).astype(np.float32)
+    placed = place(A, layout, CPU, "cpu", len(batch))
+    expected = np.broadcast_to(A[(0,) * len(batch)], A.shape) if name == "expanded" else A
+    assert np.array_equal(placed.view.detach().resolve_conj().resolve_neg().numpy(), expected)
+    assert not placed.touched(CPU)
+    with torch.no_grad():
+        placed.base.view(-1)[-1] = 5
+    assert placed.touched(CPU)
+
+
+def test_memory_around_out_is_guarded() -> None:
+    receiver = Receiver.like([torch.zeros(3, 3)], "sliced", CPU, "cpu")
+    assert metadata(receiver.views[0]) == receiver.metadata[0]
+    receiver.views[0].fill_(1)
+    assert not receiver.overwritten(CPU, "sliced")
+    receiver.placed[0].base[1, 1] = 1
+    assert receiver.overwritten(CPU, "sliced")
+
+
+def test_prediction_is_what_eager_does() -> None:
+    A = torch.randn(2, 3, 4, dtype=torch.complex64).conj()
+    for function in (torch.linalg.svd, torch.linalg.qr):
+        assert predicted(function, [A]) == [metadata(result) for result in function(A)]
+
+
+@pytest.mark.parametrize("operation", OPERATIONS)
+def test_unused_triangle_does_not_reach_the_reference(session: Session, operation: str) -> None:
+    for variant in OPERATIONS[operation].variants:
+        family = "moderate"
+        case = Case("cpu", operation, variant.name, "complex64", family, (4, 4), (2,))
+        trial = session.trial(case)
+        assert np.isfinite(trial.A).all()
+        poisoned = [not np.isfinite(stack).all() for stack in trial.stacks]
+        assert any(poisoned) == (variant.unused == "nan")
