@@ -10,7 +10,7 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 from statistics import median
 
-from selftests.faults import CATALOGUE
+from selftests.faults import CATALOGUE, CONTROL
 from selftests.faults.hunt import Catch, hunt
 
 
@@ -42,11 +42,20 @@ def main() -> int:
     parser.add_argument("--only", default="*", metavar="GLOB", help="names of faults to run")
     parser.add_argument("--jobs", type=int, default=os.cpu_count(), help="processes")
     parser.add_argument(
+        "--control", action="store_true", help="plant nothing: every case is run, none may fail"
+    )
+    parser.add_argument(
         "--at-least", type=float, default=100, metavar="PERCENT", help="caught, or the exit is 1"
     )
     parser.add_argument("--write", metavar="FILE", help="write the table to a Markdown file")
     arguments = parser.parse_args()
     names = [name for name in CATALOGUE if fnmatchcase(name, arguments.only)]
+    if arguments.control:
+        catch = hunt((CONTROL.name, arguments.profile, arguments.seed))
+        print(
+            f"control: {catch.tried} cases, {'FAILED ' + catch.case if catch.caught else 'none failed'}"
+        )
+        return int(catch.caught)
     jobs = [(name, arguments.profile, arguments.seed) for name in names]
     context = multiprocessing.get_context("spawn")
     with context.Pool(arguments.jobs) as pool:

@@ -94,7 +94,12 @@ class Hunt:
 
 
 def concerned(fault: Fault) -> frozenset[str]:
-    """The operations whose tests meet the fault: its own, and those that call them."""
+    """The operations whose tests meet the fault: its own, and those that call them.
+
+    The control, which names none, concerns them all.
+    """
+    if not fault.operations:
+        return frozenset(OPERATIONS)
     callers = {"svdvals": "svd", "eigvalsh": "eigh"}
     named = set(fault.operations)
     if "check_errors" in fault.operators:
