@@ -21,7 +21,8 @@ _OFFSET = 3  # elements before the matrix; odd, so that no vector load is aligne
 
 def _surrounded(A: Array, shape: Shape, place: tuple[slice, slice]) -> Array:
     """``A`` placed inside a NaN-filled buffer whose last two axes are ``shape``."""
-    base = np.full((*A.shape[:-2], *shape), np.nan, dtype=A.dtype)
+    nothing = np.nan if A.dtype.kind in "fc" else -99
+    base = np.full((*A.shape[:-2], *shape), nothing, dtype=A.dtype)
     base[(..., *place)] = A
     return base
 
