@@ -18,9 +18,11 @@ import torch
 from conformance import known_issues, tolerances
 from conformance.cases import Case
 from conformance.known_issues import KnownIssues
+from conformance.matrix import Abilities, plan_cases
 from conformance.operations import OPERATIONS
-from conformance.plans import PLANS, PROFILES, Abilities, plan_cases
+from conformance.plans import PLANS
 from conformance.precision import PRECISIONS
+from conformance.profiles import PROFILES
 from conformance.record import Measured, Outcome
 from conformance.reports import load, named_cases
 from conformance.runner import Known, Test, explanation, perform

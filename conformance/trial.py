@@ -18,13 +18,13 @@ from typing import Any
 import numpy as np
 import torch
 
-from conformance import measures, reference
+from conformance import reference
 from conformance.captures import CAPTURES
 from conformance.cases import Case
 from conformance.layouts import LAYOUTS
 from conformance.matrices import FAMILIES, Family, Sample, sample
 from conformance.operations import OPERATIONS, Operation, Variant
-from conformance.placing import Metadata, Placed, Receiver, metadata, place, predicted
+from conformance.placing import Placed, Receiver, place
 from conformance.precision import PRECISIONS, Precision
 from conformance.record import Measured, Outcome
 from conformance.tolerances import Tolerances
@@ -268,7 +268,7 @@ class Trial:
     @cached_property
     def outputs(self) -> tuple[Array, ...]:
         """The results on the host, in wide precision: one array of shape (B, ...) each."""
-        return tuple(map(_widen, self.raw))
+        return tuple(map(widened, self.raw))
 
     def also(self, operation: str, variant: str) -> tuple[Array, ...]:
         """The results of another operation on the very same operands."""
@@ -280,90 +280,7 @@ class Trial:
             self.seed,
         )
         views = tuple(p.view for p in self.operands)
-        return tuple(map(_widen, other.fetched(self.attempt(lambda: other.function(*views)))))
-
-    # --- promises of every operation ----------------------------------------------------------
-
-    def common(self) -> dict[str, Array | float]:
-        """The measures that hold for any call: metadata, untouched, layout, batch, repeat."""
-        found: dict[str, Array | float] = {"metadata": self.metadata()}
-        if self.thorough and len(self.index):
-            if self.layout.name != "row-major":
-                found["layout"] = self._against_row_major()
-            if self.case.batch:
-                found["batch"] = self._against_single()
-            if self.backend.deterministic and not self.layout.out:
-                found["repeat"] = self._against_repetition()
-        found["untouched"] = self.untouched()
-        return found
-
-    def metadata(self) -> float:
-        """0 when shape, strides, dtype and device are FakeTensor's, or those of ``out``."""
-        got = [metadata(t) for t in self.results]
-        if self.receiver:
-            same = all(a is b for a, b in zip(self.results, self.receiver.views, strict=True))
-            return 0.0 if same and got == self.expected else np.inf
-        return 0.0 if got == self.expected else np.inf
-
-    @cached_property
-    def expected(self) -> list[Metadata]:
-        """What the metadata of the results must be."""
-        if self.receiver:
-            return list(self.receiver.metadata)
-        views = [p.view for p in self.operands]
-        key = (self.case.operation, self.case.variant, *(_signature(v) for v in views))
-        if key not in _PREDICTIONS:
-            _PREDICTIONS[key] = predicted(self.function, views)
-        return _PREDICTIONS[key]
-
-    def untouched(self) -> float:
-        """0 when the operands, and the memory around them and around ``out``, kept their bits."""
-        spoilt = any(p.touched(self.backend) for p in self.operands)
-        if self.receiver:
-            spoilt |= self.receiver.overwritten(self.backend, self.layout.out)
-        return np.inf if spoilt else 0.0
-
-    def _against_row_major(self) -> Array:
-        return self.difference(self.raw, self.call(self.arrays()))
-
-    def _against_single(self) -> Array:
-        """The last matrix of the batch, and one in the middle, alone."""
-        worst = np.zeros(len(self.index))
-        for position in {len(self.index) - 1, len(self.index) // 2}:
-            alone = self.call(self.arrays(position))
-            inside = tuple(output[[position]] for output in self.raw)
-            worst[position] = self.difference(inside, alone, [position])[0]
-        return worst
-
-    def _against_repetition(self) -> Array:
-        views = tuple(p.view for p in self.operands)
-        again = self.fetched(self.attempt(lambda: self.function(*views)))
-        return _worst([measures.bitwise(a, b) for a, b in zip(self.raw, again, strict=True)])
-
-    def difference(
-        self, ours: Sequence[Array], theirs: Sequence[Array], positions: Any = slice(None)
-    ) -> Array:
-        """How far two results for the same matrices lie apart, in units of the last place.
-
-        Only what is unique is compared: values, and factors of full-rank matrices, whose
-        sensitivity, the condition number, is divided out.
-        """
-        n = max(1, *self.case.shape)
-        found = [np.zeros(len(ours[0]))]
-        for name, x, y in zip(
-            self.operation.results, map(_widen, ours), map(_widen, theirs), strict=True
-        ):
-            if name == "info":
-                found.append(measures.info(x, y))
-            elif name in ("S", "w"):
-                found.append(measures.agreement(x, y, n=n, **self.units))
-            elif name in ("L", "X", "R") and self.full_rank:
-                cond = self.cond[positions]
-                if name == "R":
-                    x, y = reference.positive_diagonal(x), reference.positive_diagonal(y)
-                found.append(measures.agreement(x, y, n=n, **self.units) / cond)
-            found.append(measures.bitwise(np.isfinite(x), np.isfinite(y)))
-        return _worst(found)
+        return tuple(map(widened, other.fetched(self.attempt(lambda: other.function(*views)))))
 
     # --- verdict ------------------------------------------------------------------------------
 
@@ -421,19 +338,7 @@ def _traits(backend: Backend, device: str) -> tuple[str, ...]:
     return backend.traits(device)
 
 
-_PREDICTIONS: dict[Any, list[Metadata]] = {}
-
-
-def _signature(tensor: torch.Tensor) -> tuple[Any, ...]:
-    return (*metadata(tensor), tensor.is_conj(), tensor.is_neg())
-
-
-def _worst(found: Sequence[Array]) -> Array:
-    """The largest of several measures for each matrix; NaN stays NaN."""
-    return np.maximum.reduce(list(found))
-
-
-def _widen(array: Array) -> Array:
+def widened(array: Array) -> Array:
     kind = array.dtype.kind
     return array.astype({"f": np.float64, "c": np.complex128}.get(kind, array.dtype))
 

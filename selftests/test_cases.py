@@ -11,9 +11,11 @@ from conformance.cases import Case
 from conformance.covering import covering_array, interactions
 from conformance.layouts import LAYOUTS
 from conformance.matrices import FAMILIES
+from conformance.matrix import Abilities, plan_cases
 from conformance.operations import OPERATIONS
-from conformance.plans import BULK, DERIVED, HEAVY, PLANS, PROFILES, SIMILAR, Abilities, plan_cases
+from conformance.plans import PLANS
 from conformance.precision import PRECISIONS
+from conformance.profiles import BULK, DERIVED, HEAVY, PROFILES, SIMILAR
 from conformance.reports import load, named_cases, owner
 from conformance.tolerances import VOCABULARY
 from selftests.faults.hunt import marked_tests

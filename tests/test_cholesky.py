@@ -9,6 +9,7 @@ import pytest
 import torch
 
 from conformance import measures, reference
+from conformance.promises import common, metadata_kept, untouched
 from conformance.trial import Trial
 
 
@@ -16,7 +17,7 @@ from conformance.trial import Trial
 def test_cholesky(trial: Trial) -> None:
     """A = L Lh (or Uh U), exactly triangular, real positive diagonal; one triangle is read."""
     (L,) = trial.outputs
-    trial.judge(**factor(trial, L), **trial.common())
+    trial.judge(**factor(trial, L), **common(trial))
 
 
 @pytest.mark.cases("cholesky_ex")
@@ -26,7 +27,7 @@ def test_cholesky_ex(trial: Trial) -> None:
     trial.judge(
         **factor(trial, L),
         info=measures.info(info, np.zeros(len(L), dtype=int)),
-        **trial.common(),
+        **common(trial),
     )
 
 
@@ -48,8 +49,8 @@ def test_cholesky_ex_indefinite(trial: Trial) -> None:
         reconstruction=np.where(
             good, measures.cholesky_reconstruction(trial.A, lower(trial, L), **trial.units), 0.0
         ),
-        untouched=trial.untouched(),
-        metadata=trial.metadata(),
+        untouched=untouched(trial),
+        metadata=metadata_kept(trial),
     )
 
 
@@ -66,7 +67,7 @@ def test_cholesky_solve(trial: Trial) -> None:
     L = stored(trial, trial.of(1))
     trial.judge(
         residual=measures.solve_residual(product(L), X, trial.of(0), **trial.units),
-        **trial.common(),
+        **common(trial),
     )
 
 
@@ -78,7 +79,7 @@ def test_cholesky_inverse(trial: Trial) -> None:
     trial.judge(
         residual=measures.inverse_residual(product(L), X, **trial.units),
         hermitian=measures.hermitian(X, **trial.units),
-        **trial.common(),
+        **common(trial),
     )
 
 

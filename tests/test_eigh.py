@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from conformance import measures, reference
+from conformance.promises import common
 from conformance.trial import Trial
 
 
@@ -18,7 +19,7 @@ def test_eigh(trial: Trial) -> None:
         orthonormality=measures.orthonormality(V, eps=trial.eps),
         **eigenvalues(trial, w),
         **agreement(trial, w),
-        **trial.common(),
+        **common(trial),
     )
 
 
@@ -26,7 +27,7 @@ def test_eigh(trial: Trial) -> None:
 def test_eigvalsh(trial: Trial) -> None:
     """w is real, ascending and LAPACK's; one triangle is read."""
     (w,) = trial.outputs
-    trial.judge(**eigenvalues(trial, w), **trial.common())
+    trial.judge(**eigenvalues(trial, w), **common(trial))
 
 
 def eigenvalues(trial: Trial, w: np.ndarray) -> dict[str, np.ndarray]:

@@ -11,6 +11,7 @@ import pytest
 import torch
 
 from conformance.fresh import in_fresh_process
+from conformance.promises import difference
 from conformance.trial import Trial
 from tests import test_cholesky, test_eigh, test_qr, test_svd
 
@@ -57,7 +58,7 @@ def test_every_call(trial: Trial) -> None:
     worst = np.zeros(len(trial.index))
     arrays = trial.arrays()
     for _ in range(CALLS):
-        worst = np.maximum(worst, trial.difference(trial.raw, trial.call(arrays)))
+        worst = np.maximum(worst, difference(trial, trial.raw, trial.call(arrays)))
     trial.judge(layout=worst)
 
 
@@ -70,7 +71,7 @@ def test_many_calls(trial: Trial) -> None:
         results = trial.function(*views)
         if call % CHECKED == CHECKED - 1:
             trial.backend.synchronize(trial.device)
-            worst = np.maximum(worst, trial.difference(trial.raw, trial.fetched(results)))
+            worst = np.maximum(worst, difference(trial, trial.raw, trial.fetched(results)))
     trial.judge(layout=worst)
 
 
@@ -97,7 +98,7 @@ def test_threads(trial: Trial) -> None:
     for each in found:
         if isinstance(each, Exception):
             raise each
-        worst = np.maximum(worst, trial.difference(trial.raw, each))
+        worst = np.maximum(worst, difference(trial, trial.raw, each))
     trial.judge(layout=worst)
 
 
@@ -115,7 +116,7 @@ def test_streams(trial: Trial) -> None:
                 pending.append(trial.function(*views))
         trial.backend.synchronize(trial.device)
         for results in pending:
-            worst = np.maximum(worst, trial.difference(trial.raw, trial.fetched(results)))
+            worst = np.maximum(worst, difference(trial, trial.raw, trial.fetched(results)))
     trial.judge(layout=worst)
 
 

@@ -7,6 +7,7 @@ import pytest
 import torch
 
 from conformance.operations import OPERATIONS
+from conformance.promises import untouched
 from conformance.trial import Trial
 
 FACTORIZATIONS = [
@@ -32,5 +33,5 @@ def test_nonfinite(trial: Trial) -> None:
         spoilt |= (each != 0).any(1) if name == "info" else ~np.isfinite(each).all(1)
     trial.judge(
         finite=np.where(spoilt == poisoned, 0.0, np.inf),
-        untouched=trial.untouched(),
+        untouched=untouched(trial),
     )

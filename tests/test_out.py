@@ -10,6 +10,7 @@ import pytest
 import torch
 
 from conformance.operations import OPERATIONS
+from conformance.promises import difference, untouched
 from conformance.trial import Trial
 
 RESIZED = "An output with one or more elements was resized"
@@ -26,7 +27,7 @@ def test_out_resized(trial: Trial) -> None:
             warnings.simplefilter("always")
             results = trial.attempt(functools.partial(called, trial, out))
         warned &= warns == any(RESIZED in str(w.message) for w in caught)
-        worst = np.maximum(worst, trial.difference(trial.raw, trial.fetched(results)))
+        worst = np.maximum(worst, difference(trial, trial.raw, trial.fetched(results)))
     trial.judge(layout=worst, error=0.0 if warned else np.inf)
 
 
@@ -34,7 +35,7 @@ def test_out_resized(trial: Trial) -> None:
 def test_out_wrong_dtype(trial: Trial) -> None:
     """Results are not cast to an integer ``out``: RuntimeError, and the operand is untouched."""
     out = received(trial, lambda t: t.new_empty(t.shape, dtype=torch.int16))
-    trial.judge(error=refused(trial, out), untouched=trial.untouched())
+    trial.judge(error=refused(trial, out), untouched=untouched(trial))
 
 
 @pytest.mark.cases(*OPERATIONS, plan="out")
@@ -42,7 +43,7 @@ def test_out_wrong_device(trial: Trial) -> None:
     """An ``out`` on another device is refused: RuntimeError."""
     elsewhere = "cpu" if trial.backend.accelerator else "meta"
     out = received(trial, lambda t: torch.empty(t.shape, dtype=t.dtype, device=elsewhere))
-    trial.judge(error=refused(trial, out), untouched=trial.untouched())
+    trial.judge(error=refused(trial, out), untouched=untouched(trial))
 
 
 def received(trial: Trial, make) -> tuple[torch.Tensor, ...]:  # type: ignore[no-untyped-def]

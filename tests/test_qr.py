@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from conformance import measures, reference
+from conformance.promises import common
 from conformance.trial import Trial
 
 
@@ -22,7 +23,7 @@ def test_qr(trial: Trial) -> None:
     else:
         found["reconstruction"] = measures.qr_reconstruction(trial.A, Q, R, **trial.units)
         found["orthonormality"] = measures.orthonormality(Q, eps=trial.eps)
-    trial.judge(**found, **agreement(trial, R), **trial.common())
+    trial.judge(**found, **agreement(trial, R), **common(trial))
 
 
 @pytest.mark.cases("geqrf")
@@ -35,7 +36,7 @@ def test_geqrf(trial: Trial) -> None:
         reconstruction=measures.qr_reconstruction(trial.A, Q, R, **trial.units),
         orthonormality=measures.orthonormality(Q, eps=trial.eps),
         **r_factor(trial, R),
-        **trial.common(),
+        **common(trial),
     )
 
 
@@ -47,7 +48,7 @@ def test_householder_product(trial: Trial) -> None:
     trial.judge(
         product=measures.product(Q, Q_ref, **trial.units),
         orthonormality=measures.orthonormality(Q, eps=trial.eps),
-        **trial.common(),
+        **common(trial),
     )
 
 
@@ -59,7 +60,7 @@ def test_ormqr(trial: Trial) -> None:
         product=measures.product(
             computed, trial.referred(multiplied(trial), *trial.stacks), **trial.units
         ),
-        **trial.common(),
+        **common(trial),
     )
 
 

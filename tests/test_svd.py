@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from conformance import measures, reference
+from conformance.promises import common
 from conformance.trial import Recorded, Trial
 
 
@@ -19,7 +20,7 @@ def test_svd(trial: Trial) -> None:
         orthonormality_vh=measures.orthonormality(adjoint(Vh), eps=trial.eps),
         **singular_values(trial, S),
         **agreement(trial, S),
-        **trial.common(),
+        **common(trial),
     )
 
 
@@ -27,7 +28,7 @@ def test_svd(trial: Trial) -> None:
 def test_svdvals(trial: Trial) -> None:
     """S is real, non-negative, descending and LAPACK's."""
     (S,) = trial.outputs
-    trial.judge(**singular_values(trial, S), **trial.common())
+    trial.judge(**singular_values(trial, S), **common(trial))
 
 
 def singular_values(trial: Trial, S: np.ndarray) -> dict[str, np.ndarray | Recorded]:

@@ -61,9 +61,11 @@ def _table(head: list[str], rows: list[list[str]]) -> str:
 def _matrix() -> str:
     from conformance.captures import CAPTURES
     from conformance.layouts import LAYOUTS
+    from conformance.matrix import Abilities, plan_cases
     from conformance.operations import OPERATIONS
-    from conformance.plans import PLANS, PROFILES, Abilities, plan_cases
+    from conformance.plans import PLANS
     from conformance.precision import PRECISIONS
+    from conformance.profiles import PROFILES
     from conformance.tolerances import VOCABULARY
 
     def words(values: object) -> str:

@@ -1,0 +1,204 @@
+"""The conformance matrix: the cases of a plan, an operation and a profile on a device.
+
+A covering array over variant, dtype, family, shape, batch, layout and capture. In `quick` every
+pair of values that can stand together meets in some case, in `standard` and `full` also every
+triple with the dtype in it, but for those in ``_NOT_WANTED``. Operations that share the kernels of
+another (`DERIVED`) get pairs only, without family x shape. Costly shapes and batches are run on a
+few values of the other axes (``_RULES``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from functools import cache
+
+import numpy as np
+
+from conformance.captures import CAPTURES
+from conformance.cases import Case
+from conformance.covering import covering_array, interactions
+from conformance.layouts import LAYOUTS
+from conformance.matrices import FAMILIES
+from conformance.operations import OPERATIONS, Operation
+from conformance.plans import PLANS, Plan, plain
+from conformance.precision import PRECISIONS
+from conformance.profiles import (
+    BULK,
+    COMPACT,
+    DERIVED,
+    DERIVED_QUICK,
+    FIRST,
+    HEAVY,
+    PROFILES,
+    SIMILAR,
+    TINY,
+    Profile,
+    Shape,
+)
+
+
+@dataclass(frozen=True)
+class Abilities:
+    """What a device offers to the matrix: dtypes, SVD drivers and captures to try."""
+
+    dtypes: tuple[str, ...]
+    drivers: tuple[str, ...] = ()
+    captures: tuple[str, ...] = ("eager",)
+    streams: bool = False
+
+    def run(self, case: Case) -> bool:
+        """Can the device be asked for this case? Any dtype may be asked for to be refused."""
+        driver = case.variant.partition("+")[2]
+        known = case.dtype not in PRECISIONS or case.dtype in self.dtypes
+        return known and (not driver or driver in self.drivers) and case.capture in self.captures
+
+
+@cache
+def plan_cases(
+    plan_name: str, operation_name: str, profile_name: str, device: str, abilities: Abilities
+) -> tuple[Case, ...]:
+    """The cases of one plan for one operation on one device, in the order they are run."""
+    plan, profile = PLANS[plan_name], PROFILES[profile_name]
+    operation = OPERATIONS[operation_name]
+    if profile_name not in plan.profiles or (plan.streams and not abilities.streams):
+        return ()
+    axes = _axes(plan, profile, operation, abilities)
+    allowed = {(i, j): _mask(axes[i], axes[j], _RULES[i, j], profile) for i, j in _RULES}
+    strength = profile.strength if plan.name == "matrix" else profile.strength - 1
+    if operation_name in DERIVED:
+        strength = min(strength, 2)
+    wanted = set(interactions(len(axes), strength, _DTYPE)) - _NOT_WANTED
+    if operation_name in DERIVED:
+        wanted -= {(_FAMILY, _SHAPE)}
+    rows = covering_array([len(axis) for axis in axes], sorted(wanted), allowed)
+    return tuple(
+        Case(device, operation_name, *(axis[i] for axis, i in zip(axes, row, strict=True)))
+        for row in rows
+    )
+
+
+_VARIANT, _DTYPE, _FAMILY, _SHAPE, _BATCH, _LAYOUT, _CAPTURE = range(7)
+# Triples that would double the matrix and that no known defect needed.
+_NOT_WANTED = {(_DTYPE, _FAMILY, axis) for axis in (_SHAPE, _BATCH, _LAYOUT)}
+
+
+def _axes(
+    plan: Plan, profile: Profile, operation: Operation, abilities: Abilities
+) -> tuple[Sequence, ...]:
+    square = operation.kind != "general"
+    return (
+        [name for name in operation.variant_names(abilities.drivers) if plan.variants(name)],
+        plan.dtypes or abilities.dtypes,
+        [
+            f.name
+            for f in FAMILIES.values()
+            if plan.families(f, operation.kind) and _included(f.name, plan, profile, operation)
+        ],
+        plan.exactly
+        or [
+            shape
+            for shape in profile.shapes
+            if plan.shapes(shape)
+            and not (square and shape[0] != shape[1])
+            and not (operation.tall and shape[0] < shape[1])
+            and not (operation.name in DERIVED and _heaviest_shape(shape))
+            and (profile.conformance or operation.name not in DERIVED or shape in DERIVED_QUICK)
+        ],
+        [b for b in profile.batches if not b or plan.batches(b)],
+        [name for name in LAYOUTS if plan.layouts(name)],
+        [name for name in abilities.captures if name in CAPTURES],
+    )
+
+
+def _included(family: str, plan: Plan, profile: Profile, operation: Operation) -> bool:
+    """Does the profile run the family? quick leaves some out of the matrix."""
+    if profile.conformance or plan.name != "matrix":
+        return True
+    return family in BULK if operation.name in DERIVED else family not in SIMILAR
+
+
+def _size(shape: Iterable[int]) -> int:
+    return int(np.prod(tuple(shape), dtype=np.int64))
+
+
+def _heavy_shape(shape: Shape) -> bool:
+    return max(shape, default=0) >= 500
+
+
+def _heaviest_shape(shape: Shape) -> bool:
+    return min(shape, default=0) >= 1000
+
+
+def _heavy_batch(batch: Shape) -> bool:
+    return _size(batch) > 10_000
+
+
+def _family_shape(family: str, shape: Shape, profile: Profile) -> bool:
+    if "square" in FAMILIES[family].traits and shape[0] != shape[-1]:
+        return False
+    return not _heavy_shape(shape) or family in HEAVY
+
+
+def _family_batch(family: str, batch: Shape, profile: Profile) -> bool:
+    return not _heavy_batch(batch) or family in HEAVY
+
+
+def _shape_batch(shape: Shape, batch: Shape, profile: Profile) -> bool:
+    if _heavy_batch(batch):
+        return 0 < _size(shape) <= TINY
+    if _heavy_shape(shape):
+        return batch == () or (batch == (1,) and not _heaviest_shape(shape))
+    few = 1 if not profile.conformance else 5 if _size(batch) <= 7 else 1
+    return _size(batch) <= 2 or _size(batch) * _size(shape) <= few * profile.elements
+
+
+def _shape_layout(shape: Shape, layout: str, profile: Profile) -> bool:
+    if _heaviest_shape(shape):
+        return layout == "row-major"
+    return not _heavy_shape(shape) or layout in COMPACT
+
+
+def _variant_shape(variant: str, shape: Shape, profile: Profile) -> bool:
+    if _heaviest_shape(shape):
+        return variant.partition("+")[0] in FIRST
+    return not _heavy_shape(shape) or plain(variant)
+
+
+def _variant_batch(variant: str, batch: Shape, profile: Profile) -> bool:
+    return not _heavy_batch(batch) or plain(variant)
+
+
+def _dtype_family(dtype: str, family: str, profile: Profile) -> bool:
+    return dtype.startswith("complex") or "complex" not in FAMILIES[family].traits
+
+
+def _dtype_layout(dtype: str, layout: str, profile: Profile) -> bool:
+    return dtype.startswith("complex") or LAYOUTS[layout].needs != "complex"
+
+
+def _batch_layout(batch: Shape, layout: str, profile: Profile) -> bool:
+    if _heavy_batch(batch) and layout not in COMPACT:
+        return False
+    return LAYOUTS[layout].needs != "batch" or _size(batch) * len(batch) > 0
+
+
+_RULES: dict[tuple[int, int], Callable[..., bool]] = {
+    (_VARIANT, _SHAPE): _variant_shape,
+    (_VARIANT, _BATCH): _variant_batch,
+    (_DTYPE, _FAMILY): _dtype_family,
+    (_DTYPE, _LAYOUT): _dtype_layout,
+    (_FAMILY, _SHAPE): _family_shape,
+    (_FAMILY, _BATCH): _family_batch,
+    (_SHAPE, _BATCH): _shape_batch,
+    (_SHAPE, _LAYOUT): _shape_layout,
+    (_BATCH, _LAYOUT): _batch_layout,
+}
+
+
+def _mask(
+    first: Sequence, second: Sequence, rule: Callable[..., bool], profile: Profile
+) -> np.ndarray:
+    return np.array([[rule(a, b, profile) for b in second] for a in first], dtype=bool).reshape(
+        len(first), len(second)
+    )

@@ -1,0 +1,108 @@
+"""Profiles: how much is run. Sizes, batches, and what the costly ones are restricted to."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from conformance.cases import parse_shape
+
+Shape = tuple[int, ...]
+
+
+def shapes_of(text: str) -> tuple[Shape, ...]:
+    """Shapes from text: "3" is 3 x 3, "3x5" is 3 x 5."""
+    return tuple(parse_shape(word if "x" in word else f"{word}x{word}") for word in text.split())
+
+
+def batches_of(text: str) -> tuple[Shape, ...]:
+    """Batches from text: "3x2" is 3 x 2, "single" is no batch at all."""
+    return tuple(() if word == "single" else parse_shape(word) for word in text.split())
+
+
+@dataclass(frozen=True)
+class Profile:
+    """How much is run. ``conformance`` is False for a mere smoke test.
+
+    ``elements`` bounds batch x m x n, but for heavy batches, which are of tiny matrices.
+    """
+
+    name: str
+    doc: str
+    conformance: bool
+    strength: int
+    shapes: tuple[Shape, ...]
+    batches: tuple[Shape, ...]
+    elements: int
+
+
+_STANDARD_SHAPES = (
+    "8 3 5x3 3x5 33 16 65x64 64 1 2 17 32 31 4 5 7 15 63 64x65 65 127 128 129 0 "
+    "0x3 3x0 1x7 7x1 129x1 1x129 8x7 4x5 16x17 33x32 32x16 16x32 65x130 130x65 50x5 5x50 "
+    "320x32 32x320 1000x3 3x1000 255 256 257 512 513 1023 1024 1025"
+)
+
+PROFILES: dict[str, Profile] = {
+    profile.name: profile
+    for profile in (
+        Profile(
+            "quick",
+            "a smoke test, not a conformance run: every pair of axis values",
+            conformance=False,
+            strength=2,
+            shapes=shapes_of("8 5x3 33 3x5 3 1 2 17 50x5 17x65 1x7 0 0x3 129"),
+            batches=batches_of("single 7 3x2 64 1 0 911"),
+            elements=9_000,
+        ),
+        Profile(
+            "standard",
+            "the conformance run: every pair, and every triple with the dtype",
+            conformance=True,
+            strength=3,
+            shapes=shapes_of(_STANDARD_SHAPES),
+            batches=batches_of("single 7 3x2 1 2 0 64 65 513 910 911 1025 65535 65536 65537"),
+            elements=20_000,
+        ),
+        Profile(
+            "full",
+            "nightly: standard, with bigger sizes and batches, and 70,000 calls in a row",
+            conformance=True,
+            strength=3,
+            shapes=shapes_of(_STANDARD_SHAPES + " 2047 2048 2049 4096x8 8x4096 2895 65536x8"),
+            batches=batches_of(
+                "single 7 3x2 1 2 0 64 65 513 910 911 1025 65535 65536 65537 262145 524281"
+            ),
+            elements=200_000,
+        ),
+    )
+}
+# The families that quick runs derived operations on.
+BULK = frozenset(
+    {"random", "mixed", "null-space", "moderate", "clustered", "integer", "one-negative"}
+)
+# The families that are run on heavy shapes and batches: each costs as much as a hundred others.
+HEAVY = frozenset({"random", "null-space", "moderate"})
+# Operations that share the kernels of another: quick runs them on the families of BULK only, and
+# standard asks for pairs, not triples.
+DERIVED = frozenset(
+    [
+        *("svdvals", "eigvalsh", "cholesky_ex", "cholesky_solve", "cholesky_inverse"),
+        *("geqrf", "householder_product", "ormqr"),
+    ]
+)
+# Families that quick leaves out, since it runs a similar one.
+SIMILAR = frozenset(
+    [
+        *("one-large", "arithmetic", "log-uniform", "random-values", "geometric-reversed"),
+        *("scaled-up", "scaled-down", "kahan", "vandermonde", "frank", "companion"),
+        *("toeplitz", "arrow", "bidiagonal", "lower-triangular", "graded-rows", "graded-up"),
+        *("column-scaled-descending", "column-scaled-random", "correlation", "matern-kernel"),
+        *("noise-tail", "diagonal-sorted", "nearly-diagonal", "well-conditioned", "one-small"),
+        *("diagonal-repeated", "hadamard", "dependent-column", "zero-rows", "lauchli", "positive"),
+        *("tridiagonal", "block-diagonal", "upper-triangular", "exchange", "saddle-point"),
+    ]
+)
+# What the heaviest cases are run with.
+COMPACT = ("row-major", "column-major")
+FIRST = ("reduced", "values", "lower", "packed", "plain", "left-plain")
+DERIVED_QUICK = shapes_of("8 5x3 33 3x5 1 0")  # what quick runs derived operations on
+TINY = 9  # elements of a matrix in a heavy batch, at most

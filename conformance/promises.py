@@ -1,0 +1,113 @@
+"""What is promised of any call, whatever the operation: a measure for each promise."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import torch
+
+from conformance import measures, reference
+from conformance.placing import Metadata, metadata, predicted
+from conformance.trial import Array, Trial, widened
+
+
+def common(trial: Trial) -> dict[str, Array | float]:
+    """The measures that hold for any call: metadata, untouched, layout, batch, repeat."""
+    found: dict[str, Array | float] = {"metadata": metadata_kept(trial)}
+    if trial.thorough and len(trial.index):
+        if trial.layout.name != "row-major":
+            found["layout"] = _against_row_major(trial)
+        if trial.case.batch:
+            found["batch"] = _against_single(trial)
+        if trial.backend.deterministic and not trial.layout.out:
+            found["repeat"] = _against_repetition(trial)
+    found["untouched"] = untouched(trial)
+    return found
+
+
+def metadata_kept(trial: Trial) -> float:
+    """0 when shape, strides, dtype and device are FakeTensor's, or those of ``out``."""
+    got = [metadata(t) for t in trial.results]
+    if trial.receiver:
+        same = all(a is b for a, b in zip(trial.results, trial.receiver.views, strict=True))
+        return 0.0 if same and got == expected_metadata(trial) else np.inf
+    return 0.0 if got == expected_metadata(trial) else np.inf
+
+
+def expected_metadata(trial: Trial) -> list[Metadata]:
+    """What the metadata of the results must be."""
+    if trial.receiver:
+        return list(trial.receiver.metadata)
+    views = [p.view for p in trial.operands]
+    key = (trial.case.operation, trial.case.variant, *(_signature(v) for v in views))
+    if key not in _PREDICTIONS:
+        _PREDICTIONS[key] = predicted(trial.function, views)
+    return _PREDICTIONS[key]
+
+
+def untouched(trial: Trial) -> float:
+    """0 when the operands, and the memory around them and around ``out``, kept their bits."""
+    spoilt = any(p.touched(trial.backend) for p in trial.operands)
+    if trial.receiver:
+        spoilt |= trial.receiver.overwritten(trial.backend, trial.layout.out)
+    return np.inf if spoilt else 0.0
+
+
+def _against_row_major(trial: Trial) -> Array:
+    return difference(trial, trial.raw, trial.call(trial.arrays()))
+
+
+def _against_single(trial: Trial) -> Array:
+    """The last matrix of the batch, and one in the middle, alone."""
+    worst = np.zeros(len(trial.index))
+    for position in {len(trial.index) - 1, len(trial.index) // 2}:
+        alone = trial.call(trial.arrays(position))
+        inside = tuple(output[[position]] for output in trial.raw)
+        worst[position] = difference(trial, inside, alone, [position])[0]
+    return worst
+
+
+def _against_repetition(trial: Trial) -> Array:
+    views = tuple(p.view for p in trial.operands)
+    again = trial.fetched(trial.attempt(lambda: trial.function(*views)))
+    return _worst([measures.bitwise(a, b) for a, b in zip(trial.raw, again, strict=True)])
+
+
+def difference(
+    trial: Trial, ours: Sequence[Array], theirs: Sequence[Array], positions: Any = slice(None)
+) -> Array:
+    """How far two results for the same matrices lie apart, in units of the last place.
+
+    Only what is unique is compared: values, and factors of full-rank matrices, whose
+    sensitivity, the condition number, is divided out.
+    """
+    n = max(1, *trial.case.shape)
+    found = [np.zeros(len(ours[0]))]
+    for name, x, y in zip(
+        trial.operation.results, map(widened, ours), map(widened, theirs), strict=True
+    ):
+        if name == "info":
+            found.append(measures.info(x, y))
+        elif name in ("S", "w"):
+            found.append(measures.agreement(x, y, n=n, **trial.units))
+        elif name in ("L", "X", "R") and trial.full_rank:
+            cond = trial.cond[positions]
+            if name == "R":
+                x, y = reference.positive_diagonal(x), reference.positive_diagonal(y)
+            found.append(measures.agreement(x, y, n=n, **trial.units) / cond)
+        found.append(measures.bitwise(np.isfinite(x), np.isfinite(y)))
+    return _worst(found)
+
+
+_PREDICTIONS: dict[Any, list[Metadata]] = {}
+
+
+def _signature(tensor: torch.Tensor) -> tuple[Any, ...]:
+    return (*metadata(tensor), tensor.is_conj(), tensor.is_neg())
+
+
+def _worst(found: Sequence[Array]) -> Array:
+    """The largest of several measures for each matrix; NaN stays NaN."""
+    return np.maximum.reduce(list(found))
