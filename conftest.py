@@ -6,6 +6,7 @@ backend and no operation by name.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import time
 from collections.abc import Generator
@@ -13,7 +14,9 @@ from typing import Any
 
 import pytest
 
+from conformance.cases import Case
 from conformance.session import Session, SetupError, crash_outcome
+from conformance.suite import expected
 from conformance.summary import Summary
 from conformance.trial import Trial
 
@@ -105,7 +108,18 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     session = session_of(metafunc.config)
     plan, test = marker.kwargs.get("plan", "matrix"), metafunc.function.__name__
     cases = session.cases(*marker.args, plan=plan, test=test)
+    cases += [case for case in _asked_for(metafunc.config.args, test) if case not in set(cases)]
     metafunc.parametrize("trial", cases, ids=map(str, cases), indirect=True)
+
+
+def _asked_for(arguments: list[str], test: str) -> list[Case]:
+    """The cases of a test whose ids stand on the command line: any can be run, in any profile."""
+    found = []
+    for argument in arguments:
+        if f"::{test}[" in argument:
+            with contextlib.suppress(ValueError):
+                found.append(Case.parse(argument))
+    return found
 
 
 @pytest.fixture
@@ -157,10 +171,7 @@ class Recorder:
         self.config = config
         self.summary = Summary()
         self.started: dict[str, float] = {}
-        self.deselected = 0
-
-    def pytest_deselected(self, items: list[pytest.Item]) -> None:
-        self.deselected += len(items)
+        self.reported: set[tuple[str, str]] = set()
 
     def pytest_runtest_logstart(self, nodeid: str) -> None:
         self.started[nodeid] = time.monotonic()
@@ -179,13 +190,18 @@ class Recorder:
         crashed = report.when not in ("setup", "call", "teardown")
         if report.when == "call" or crashed:
             self.summary.add(report.user_properties)
+            node, _, case = report.nodeid.partition("[")
+            self.reported.add((node.rpartition("::")[2], case.rpartition("]")[0]))
         xml = _log_xml(self.config)
         if crashed and xml is not None:
             for name, value in report.user_properties:
                 xml.node_reporter(report).add_property(name, value)
 
     @pytest.hookimpl(tryfirst=True)
-    def pytest_sessionfinish(self) -> None:
+    def pytest_sessionfinish(self, session: pytest.Session) -> None:
+        idle = self.summary.idle()
+        if idle and session.exitstatus == pytest.ExitCode.OK:
+            session.exitstatus = pytest.ExitCode.TESTS_FAILED
         xml = _log_xml(self.config)
         if xml is not None:
             for name, value in self.properties().items():
@@ -194,17 +210,17 @@ class Recorder:
     def properties(self) -> dict[str, str]:
         """The properties of the suite."""
         session = session_of(self.config)
-        whole = session.profile.conformance and not self.deselected and not self._narrowed()
         return {
             **session.properties(),
-            "conformance": str(whole).lower(),
+            "conformance": str(self.whole(session)).lower(),
             **self.summary.properties(),
         }
 
-    def _narrowed(self) -> bool:
-        """Were tests picked on the command line rather than taken whole?"""
-        option = self.config.option
-        return bool(option.keyword or option.markexpr) or any("::" in a for a in self.config.args)
+    def whole(self, session: Session) -> bool:
+        """Is this a conformance run: a profile that is one, its files, and every case of it?"""
+        if not (session.profile.conformance and session.own_files):
+            return False
+        return all((test, str(case)) in self.reported for test, case in expected(session))
 
     def pytest_terminal_summary(self, terminalreporter: Any) -> None:
         lines = list(self.summary.lines())

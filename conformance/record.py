@@ -82,7 +82,7 @@ class Outcome:
     @property
     def worst(self) -> Measured | None:
         """The measure with the largest margin, NaN being larger than anything; None without any."""
-        return max(self.measures, key=_rank, default=None)
+        return max(self.measures, key=rank, default=None)
 
     @property
     def failing(self) -> tuple[Measured, ...]:
@@ -106,7 +106,7 @@ class Run:
     def traits(self, device: str) -> tuple[str, ...]:
         """What ``tolerances.toml`` may ask of a device: ``chip:NAME`` and ``driver:VERSION``."""
         stated = {
-            "chip": self.properties.get(f"device.{device}.name"),
+            "chip": self.properties.get(f"device.{device}.chip"),
             "driver": self.properties.get(f"device.{device}.driver"),
         }
         return tuple(f"{kind}:{text}" for kind, text in stated.items() if text)
@@ -252,6 +252,12 @@ def _measured(name: str, text: str) -> Measured:
         raise ValueError(f"{name[:60]} is {text[:60]!r}, not 'value limit index'") from None
 
 
-def _rank(measured: Measured) -> tuple[bool, float]:
+def larger(one: float, other: float) -> bool:
+    """Whether one value is worse than another: larger, or NaN where the other is none."""
+    return one > other or (math.isnan(one) and not math.isnan(other))
+
+
+def rank(measured: Measured) -> tuple[bool, float]:
+    """What orders measures by their margin, NaN above everything."""
     margin = measured.margin
     return (True, math.inf) if math.isnan(margin) else (False, margin)

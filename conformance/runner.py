@@ -105,9 +105,23 @@ def explanation(outcome: Outcome, trial: Trial, node: str) -> str:
         family = trial.family
         lines.append(f"input     family {family.number} {family.name}: {family.doc}")
         lines.append(f"digest    {sample.digest} (seed {trial.seed})")
-    options = f" --seed {trial.seed}" if trial.seed else ""
-    lines.append(f"again     pytest {shlex.quote(node)} --device {case.device}{options}")
+    again = ["python", "-m", "pytest", "-n", "0", node, *_options(trial)]
+    lines.append(f"again     {shlex.join(again)}")
     return "\n".join(lines)
+
+
+def _options(trial: Trial) -> list[str]:
+    """What the run was asked for beyond the defaults, as pytest takes it."""
+    asked = trial.options
+    found = [f"--device={trial.case.device}"]
+    found += [f"--device-plugin={file}" for file in asked.get("plugins") or ()]
+    if asked.get("threads", 1) != 1:
+        found.append(f"--threads={asked['threads']}")
+    if trial.seed:
+        found.append(f"--seed={trial.seed}")
+    found += [f"--tolerances={file}" for file in asked.get("tolerance_files") or ()]
+    found += [f"--known-issues={file}" for file in asked.get("known_issue_files") or ()]
+    return found
 
 
 def _first_line(text: str) -> str:

@@ -64,8 +64,10 @@ class Session:
         if threads < 1 or seed < 0:
             raise SetupError("--threads must be at least 1, --seed at least 0")
         self.profile, self.seed, self.threads = PROFILES[profile], seed, threads
+        self.own_files = not tolerance_files and not known_issue_files
         self.started = time.strftime("%Y-%m-%dT%H:%M:%S%z")
         self.poisoned = False
+        self.files: list[str] = []
         torch.set_num_threads(threads)
         threadpoolctl.threadpool_limits(threads)
         try:
@@ -87,7 +89,9 @@ class Session:
         files = [Path(name) for name in given] if given else [own]
         backends = dict.fromkeys(target.backend for target in self.targets.values())
         shipped = [getattr(backend, fragment)() for backend in backends]
-        return files + [path for path in shipped if path is not None]
+        files += [path for path in shipped if path is not None]
+        self.files += [path.name for path in files]
+        return files
 
     # --- cases
 
@@ -176,6 +180,7 @@ class Session:
             "profile": self.profile.name,
             "seed": str(self.seed),
             "threads": str(self.threads),
+            "files": ", ".join(map(str, self.files)),
             "started": self.started,
         }
         for device, facts in self.facts.items():

@@ -6,7 +6,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator
 
 from conformance.cases import Case
-from conformance.record import VERDICTS, Measured, Outcome, outcome_of
+from conformance.record import VERDICTS, Measured, Outcome, outcome_of, rank
 
 _REASONS = 12  # reasons listed for each verdict
 
@@ -18,6 +18,8 @@ class Summary:
         self.verdicts: Counter[str] = Counter()
         self.measures = 0
         self.worst: dict[tuple[str, str, str], tuple[Measured, str]] = {}
+        self.devices: set[str] = set()
+        self.judging: set[str] = set()
         self.reasons: dict[str, Counter[str]] = defaultdict(Counter)
 
     def add(self, properties: Iterable[tuple[str, object]]) -> None:
@@ -29,6 +31,10 @@ class Summary:
     def take(self, outcome: Outcome) -> None:
         """Take in one outcome."""
         self.verdicts[outcome.verdict] += 1
+        device = outcome.case.partition("/")[0]
+        self.devices.add(device)
+        if outcome.verdict != "unsupported":
+            self.judging.add(device)
         self.measures += len(outcome.measures)
         if outcome.verdict not in ("pass", "fail"):
             self.reasons[outcome.verdict][outcome.reason] += 1
@@ -39,8 +45,12 @@ class Summary:
             # Exact measures have no margin worth telling, unless they fail.
             if measured.limit > 0 or not measured.conforms:
                 known = self.worst.get(key)
-                if known is None or not measured.margin <= known[0].margin:
+                if known is None or rank(measured) > rank(known[0]):
                     self.worst[key] = measured, outcome.case
+
+    def idle(self) -> list[str]:
+        """The devices of which not one case was judged: everything was refused, or nothing ran."""
+        return sorted(self.devices - self.judging)
 
     def properties(self) -> dict[str, str]:
         """Counts for the XML."""
@@ -52,7 +62,8 @@ class Summary:
         if not self.verdicts:
             return
         devices = len({device for device, _, _ in self.worst})
-        yield "worst margin (measure / limit) per operation and dtype"
+        if self.worst:
+            yield "worst margin (measure / limit) per operation and dtype"
         for (device, operation, dtype), (measured, case) in sorted(self.worst.items()):
             name = f"{device} {operation}" if devices > 1 else operation
             yield f"  {name:24} {dtype:11} {measured.margin:9.3g}  {measured.name:18} {case}"
@@ -61,6 +72,8 @@ class Summary:
                 yield f"  {verdict} x {count}: {reason}"
             if len(reasons) > _REASONS:
                 yield f"  {verdict}: {len(reasons) - _REASONS} more reasons, see the XML"
+        for device in self.idle():
+            yield f"{device}: NOT ONE CASE COULD BE JUDGED, so the run fails"
         counts = ", ".join(f"{self.verdicts[v]} {v}" for v in VERDICTS if self.verdicts[v])
         total = sum(self.verdicts.values())
         yield f"{total} cases, {self.measures} measures: {counts}"

@@ -17,8 +17,8 @@ from conformance.plans import PLANS
 from conformance.precision import PRECISIONS
 from conformance.profiles import BULK, DERIVED, HEAVY, PROFILES, SIMILAR
 from conformance.reports import load, named_cases, owner
+from conformance.suite import marked_tests
 from conformance.tolerances import VOCABULARY
-from selftests.faults.hunt import marked_tests
 
 CAN = Abilities(tuple(PRECISIONS), ("gesvd", "gesvdj"))
 ID = "cuda:1/svd.full+gesvdj/complex64/null-space/8x5/2x3/column-major/eager"

@@ -13,6 +13,7 @@ import pytest
 
 from conformance import record
 from conformance.record import Measured, Outcome, RecordError, Run
+from conformance.summary import Summary
 from selftests import records
 
 MEASURED = Measured("reconstruction", 0.532, 30.0, 3)
@@ -192,3 +193,14 @@ def test_streaming_tells_progress(tmp_path: Path) -> None:
     assert seen == sorted(seen)
     assert seen[-1] == path.stat().st_size
     assert len(seen) > 3
+
+
+def test_nan_is_the_worst_in_any_order() -> None:
+    nan, small, large = (Measured("values", value, 50.0) for value in (math.nan, 1.0, 60.0))
+    for order in ((nan, small, large), (small, nan, large), (large, small, nan)):
+        summary = Summary()
+        for number, measured in enumerate(order):
+            case = f"cpu/svd.full/float32/random/{number}x8/single/row-major/eager"
+            summary.take(Outcome(case, "fail", (measured,)))
+        ((worst, _),) = summary.worst.values()
+        assert math.isnan(worst.value)

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from conformance.cases import Case
 from conformance.cli._common import Progress, number, table, told
-from conformance.record import Measured, Outcome, Run, stream
+from conformance.record import Measured, Outcome, Run, larger, stream
 
 help = "what got worse or better from one run to another"
 
@@ -100,7 +100,7 @@ class Digest:
             group = (case.device, case.operation, m.name, case.dtype)
             if math.isinf(m.limit):
                 continue  # recorded, not promised
-            if group not in self.worst or not m.value <= self.worst[group][0].value:
+            if group not in self.worst or larger(m.value, self.worst[group][0].value):
                 self.worst[group] = m, outcome.case
 
 

@@ -25,7 +25,7 @@ from conformance.cli._common import (
 )
 from conformance.known_issues import KnownIssues
 from conformance.precision import PRECISIONS
-from conformance.record import Measured, Run, stream
+from conformance.record import Measured, Run, larger, stream
 from conformance.tolerances import VOCABULARY, Entry, Tolerances
 
 help = "each limit of a case or an operation, where it comes from, and what was measured"
@@ -145,7 +145,7 @@ def _measured(runs: Sequence[Run]) -> dict[tuple[str, ...], Seen]:
                 seen = Seen(measured, outcome.case, run)
                 for name in (outcome.case, ""):
                     key = (backend, case.operation, measured.name, case.dtype, name)
-                    if key not in worst or not measured.value <= worst[key].measured.value:
+                    if key not in worst or larger(measured.value, worst[key].measured.value):
                         worst[key] = seen
     return worst
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from conformance.cases import Case
 from conformance.cli._common import Progress, number, table, told
-from conformance.record import VERDICTS, Measured, Outcome, Run, stream
+from conformance.record import VERDICTS, Measured, Outcome, Run, rank, stream
 
 help = "what a run found: verdicts, worst margins, failures"
 
@@ -66,7 +66,7 @@ class Summary:
         if worst is not None:
             case = Case.parse(outcome.case)
             key = (case.device, case.operation, case.dtype)
-            if key not in self.worst or not worst.margin <= self.worst[key][0].margin:
+            if key not in self.worst or rank(worst) > rank(self.worst[key][0]):
                 self.worst[key] = worst, outcome.case
 
     def text(self) -> str:

@@ -6,19 +6,17 @@ them: the catalogue is run in one process or a few, in minutes.
 
 from __future__ import annotations
 
-import importlib
-import pkgutil
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import zip_longest
 
-import tests
 from conformance.cases import Case
 from conformance.operations import OPERATIONS
 from conformance.record import Outcome
 from conformance.runner import Test, perform
 from conformance.session import Session
+from conformance.suite import marked_tests
 from selftests.faults import CATALOGUE, CONTROL
 from selftests.faults.planting import Fault, planted
 
@@ -38,18 +36,6 @@ class Catch:
     def caught(self) -> bool:
         """Did any case fail?"""
         return bool(self.case)
-
-
-def marked_tests() -> list[tuple[Test, tuple[str, ...], str]]:
-    """Every test with cases: the function, its operations and its plan, in pytest's order."""
-    found = []
-    for module_info in sorted(pkgutil.iter_modules(tests.__path__), key=lambda each: each.name):
-        module = importlib.import_module(f"tests.{module_info.name}")
-        for name, function in vars(module).items():
-            for mark in getattr(function, "pytestmark", []) if name.startswith("test_") else []:
-                if mark.name == "cases":
-                    found.append((function, mark.args, mark.kwargs.get("plan", "matrix")))
-    return found
 
 
 class Hunt:

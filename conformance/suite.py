@@ -1,0 +1,31 @@
+"""The tests of the suite, as the files in ``tests/`` mark them: function, operations, plan."""
+
+from __future__ import annotations
+
+import importlib
+import pkgutil
+from collections.abc import Iterator
+
+import tests
+from conformance.cases import Case
+from conformance.runner import Test
+from conformance.session import Session
+
+
+def marked_tests() -> list[tuple[Test, tuple[str, ...], str]]:
+    """Every test with cases: the function, its operations and its plan, in pytest's order."""
+    found = []
+    for info in sorted(pkgutil.iter_modules(tests.__path__), key=lambda each: each.name):
+        module = importlib.import_module(f"tests.{info.name}")
+        for name, function in vars(module).items():
+            for mark in getattr(function, "pytestmark", []) if name.startswith("test_") else []:
+                if mark.name == "cases":
+                    found.append((function, mark.args, mark.kwargs.get("plan", "matrix")))
+    return found
+
+
+def expected(session: Session) -> Iterator[tuple[str, Case]]:
+    """Every test name and case that a whole run of the session's profile consists of."""
+    for test, operations, plan in marked_tests():
+        for case in session.cases(*operations, plan=plan, test=test.__name__):
+            yield test.__name__, case
