@@ -27,6 +27,15 @@ def _surrounded(A: Array, shape: Shape, place: tuple[slice, slice]) -> Array:
     return base
 
 
+_EVERY_OTHER = (slice(None, None, 2), slice(None, None, 2))
+
+
+def _every_other_matrix(A: Array) -> Array:
+    base = np.full((*A.shape[:-3], 2 * A.shape[-3], *A.shape[-2:]), np.nan, dtype=A.dtype)
+    base[..., ::2, :, :] = A
+    return base
+
+
 def _transposed(A: Array) -> Array:
     return np.ascontiguousarray(np.swapaxes(A, -1, -2))
 
@@ -35,9 +44,6 @@ def _shifted(A: Array) -> Array:
     base = np.full(A.size + _OFFSET + 2, np.nan, dtype=A.dtype)
     base[_OFFSET : _OFFSET + A.size] = A.ravel()
     return base
-
-
-_EVERY_OTHER = (slice(None, None, 2), slice(None, None, 2))
 
 
 def _block(m: int, n: int) -> tuple[slice, slice]:
@@ -60,7 +66,8 @@ class Layout:
 
     ``store(A)`` gives the base buffer of a host array ``A`` of shape ``batch + (m, n)``;
     ``view(base, shape)`` gives the operand of shape ``batch + (m, n)``. ``needs`` is "complex",
-    "batch" or "". ``out`` names the layout of preallocated results.
+    "batch" or "". ``out`` names the layout of preallocated results. One that is not ``common`` is
+    left out by `quick`.
     """
 
     name: str
@@ -69,6 +76,7 @@ class Layout:
     view: Callable[[torch.Tensor, Shape], torch.Tensor] = lambda t, shape: t
     needs: str = ""
     out: str = ""
+    common: bool = True
 
 
 LAYOUTS: dict[str, Layout] = {
@@ -98,6 +106,23 @@ LAYOUTS: dict[str, Layout] = {
             "a block of a larger matrix",
             lambda A: _surrounded(A, (A.shape[-2] + 3, A.shape[-1] + 5), _block(*A.shape[-2:])),
             lambda t, shape: t[(..., *_block(*shape[-2:]))],
+        ),
+        Layout(
+            "block-column-major",
+            "a block of a larger column-major matrix: a leading dimension above m",
+            lambda A: _surrounded(
+                _transposed(A), (A.shape[-1] + 5, A.shape[-2] + 3), _block(*A.shape[:-3:-1])
+            ),
+            lambda t, shape: t[(..., *_block(*shape[:-3:-1]))].mT,
+            common=False,
+        ),
+        Layout(
+            "every-other-matrix",
+            "every other matrix of a larger batch",
+            _every_other_matrix,
+            lambda t, shape: t[..., ::2, :, :],
+            needs="batch",
+            common=False,
         ),
         Layout(
             "batch-permuted",
@@ -145,6 +170,12 @@ LAYOUTS: dict[str, Layout] = {
             _transposed,
             lambda t, shape: t.mT,
             out="column-major",
+        ),
+        Layout(
+            "out-transposed",
+            "row-major operand, preallocated results column-major",
+            out="column-major",
+            common=False,
         ),
         Layout("out-sliced", "results written to every other row and column", out="sliced"),
     )

@@ -9,7 +9,7 @@ few values of the other axes (``_RULES``).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
 
@@ -31,6 +31,7 @@ from conformance.profiles import (
     FIRST,
     HEAVY,
     PROFILES,
+    REGIMES,
     SIMILAR,
     TINY,
     Profile,
@@ -40,18 +41,20 @@ from conformance.profiles import (
 
 @dataclass(frozen=True)
 class Abilities:
-    """What a device offers to the matrix: dtypes, SVD drivers and captures to try."""
+    """What a device offers: dtypes, SVD drivers, captures, streams; ``missing`` are layouts."""
 
     dtypes: tuple[str, ...]
     drivers: tuple[str, ...] = ()
     captures: tuple[str, ...] = ("eager",)
     streams: bool = False
+    missing: tuple[str, ...] = ()
 
     def run(self, case: Case) -> bool:
         """Can the device be asked for this case? Any dtype may be asked for to be refused."""
         driver = case.variant.partition("+")[2]
         known = case.dtype not in PRECISIONS or case.dtype in self.dtypes
-        return known and (not driver or driver in self.drivers) and case.capture in self.captures
+        there = case.layout not in self.missing and case.capture in self.captures
+        return known and there and (not driver or driver in self.drivers)
 
 
 @cache
@@ -72,10 +75,27 @@ def plan_cases(
     if operation_name in DERIVED:
         wanted -= {(_FAMILY, _SHAPE)}
     rows = covering_array([len(axis) for axis in axes], sorted(wanted), allowed)
-    return tuple(
+    cases = [
         Case(device, operation_name, *(axis[i] for axis, i in zip(axes, row, strict=True)))
         for row in rows
-    )
+    ]
+    if plan.name == "matrix" and profile.conformance:
+        cases += _regimes(operation, device, abilities)
+    return tuple(dict.fromkeys(cases))
+
+
+def _regimes(operation: Operation, device: str, abilities: Abilities) -> Iterator[Case]:
+    """The sizes that kernels are chosen by: each once for every dtype, on a plain matrix."""
+    variants = [variant.name for variant in operation.variants if plain(variant.name)]
+    family = "moderate" if operation.kind == "definite" else "random"
+    for number, (shape, batch) in enumerate(REGIMES):
+        if operation.kind != "general" and shape[0] != shape[-1]:
+            continue
+        if operation.tall and shape[0] < shape[-1]:
+            continue
+        for dtype in abilities.dtypes:
+            variant = variants[number % len(variants)]
+            yield Case(device, operation.name, variant, dtype, family, shape, batch)
 
 
 _VARIANT, _DTYPE, _FAMILY, _SHAPE, _BATCH, _LAYOUT, _CAPTURE = range(7)
@@ -106,7 +126,13 @@ def _axes(
             and (profile.conformance or operation.name not in DERIVED or shape in DERIVED_QUICK)
         ],
         [b for b in profile.batches if not b or plan.batches(b)],
-        [name for name in LAYOUTS if plan.layouts(name)],
+        [
+            name
+            for name, layout in LAYOUTS.items()
+            if plan.layouts(name)
+            and name not in abilities.missing
+            and (profile.conformance or layout.common)
+        ],
         [name for name in abilities.captures if name in CAPTURES],
     )
 
@@ -162,7 +188,7 @@ def _shape_layout(shape: Shape, layout: str, profile: Profile) -> bool:
 def _variant_shape(variant: str, shape: Shape, profile: Profile) -> bool:
     if _heaviest_shape(shape):
         return variant.partition("+")[0] in FIRST
-    return not _heavy_shape(shape) or plain(variant)
+    return True
 
 
 def _variant_batch(variant: str, batch: Shape, profile: Profile) -> bool:

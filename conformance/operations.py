@@ -134,7 +134,7 @@ def _factored(A: Array, variant: Variant, p: Precision, rng: np.random.Generator
 def _right_hand_sides(
     A: Array, variant: Variant, p: Precision, rng: np.random.Generator
 ) -> tuple[Array, ...]:
-    columns = (1, 2, 3, 17)[A.shape[-1] % 4]
+    columns = int(rng.choice((1, 2, 3, 17, 65)))
     return _random((*A.shape[:-1], columns), p, rng), _factor(A, variant, p, rng)
 
 
@@ -242,7 +242,11 @@ OPERATIONS: dict[str, Operation] = {
             torch.cholesky_solve,
             "definite",
             ("X",),
-            (*_UPPER, Variant("lower-broadcast", {"upper": False}, "L", shared=1)),
+            (
+                *_UPPER,
+                Variant("lower-broadcast", {"upper": False}, "L", shared=1),
+                Variant("upper-broadcast", {"upper": True}, "U", shared=0),
+            ),
             _right_hand_sides,
         ),
         Operation(

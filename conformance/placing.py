@@ -55,7 +55,9 @@ class Receiver:
         """Room for results of these shapes and dtypes, laid out as ``layout`` says."""
         placed = []
         for result in results:
-            sentinel = np.full(tuple(result.shape), -77, dtype=numpy_dtype(result.dtype))
+            dtype = numpy_dtype(result.dtype)
+            nothing = np.nan if dtype.kind in "fc" else -77
+            sentinel = np.full(tuple(result.shape), nothing, dtype=dtype)
             kind = LAYOUTS[layout if result.ndim >= 2 else "row-major"]
             placed.append(place(sentinel, kind, backend, device, result.ndim - 2))
         return cls(tuple(placed), tuple(metadata(p.view) for p in placed))

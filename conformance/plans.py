@@ -73,8 +73,8 @@ PLANS: dict[str, Plan] = {
             "indefinite",
             "Cholesky must fail, at a known leading minor",
             lambda family, kind: "indefinite" in family.kinds,
-            shapes=lambda shape: shape in shapes_of("2 3 4 8 16 17 33 65 129"),
-            batches=_small(66),
+            shapes=lambda shape: shape in shapes_of("2 3 4 8 16 17 33 65 129 257"),
+            batches=_small(1025),
             layouts=lambda layout: layout in ("row-major", "column-major", "sliced", "out"),
         ),
         Plan(

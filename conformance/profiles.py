@@ -101,6 +101,19 @@ SIMILAR = frozenset(
         *("tridiagonal", "block-diagonal", "upper-triangular", "exchange", "saddle-point"),
     ]
 )
+# Sizes between and beyond those that everything is crossed with, and batches of middling matrices.
+REGIMES = (
+    *((shape, ()) for shape in shapes_of("6 10 14 18 30 50 98 190 200 300 384 700 321x40 40x321")),
+    *((shape, ()) for shape in shapes_of("700x90 90x700")),
+    *((shape, (64,)) for shape in shapes_of("32 33 24x40 40x24")),
+    *((shape, (16,)) for shape in shapes_of("8 65 66x20")),
+    *((shape, (100,)) for shape in shapes_of("16 18 5x9")),
+    *((shape, (2, 1, 3)) for shape in shapes_of("5 17x6")),
+    *((shape, (2, 0)) for shape in shapes_of("3")),
+    *((shape, (4096,)) for shape in shapes_of("4 6x5")),
+    *((shape, (4,)) for shape in shapes_of("400x3 130")),
+    *((shape, (2,)) for shape in shapes_of("512")),
+)
 # What the heaviest cases are run with.
 COMPACT = ("row-major", "column-major")
 FIRST = ("reduced", "values", "lower", "packed", "plain", "left-plain")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -15,7 +15,9 @@ from conformance.trial import Array, Trial, widened
 
 def common(trial: Trial) -> dict[str, Array | float]:
     """The measures that hold for any call: metadata, untouched, layout, batch, repeat."""
-    found: dict[str, Array | float] = {"metadata": metadata_kept(trial)}
+    found: dict[str, Array | float] = {}
+    if trial.backend.metadata:
+        found["metadata"] = metadata_kept(trial)
     if trial.thorough and len(trial.index):
         if trial.layout.name != "row-major":
             found["layout"] = _against_row_major(trial)
@@ -23,7 +25,7 @@ def common(trial: Trial) -> dict[str, Array | float]:
             found["batch"] = _against_single(trial)
         if trial.backend.deterministic and not trial.layout.out:
             found["repeat"] = _against_repetition(trial)
-    found["untouched"] = untouched(trial)
+    found["untouched"] = np.maximum(untouched(trial), _kept(trial))
     return found
 
 
@@ -53,6 +55,12 @@ def untouched(trial: Trial) -> float:
     if trial.receiver:
         spoilt |= trial.receiver.overwritten(trial.backend, trial.layout.out)
     return np.inf if spoilt else 0.0
+
+
+def _kept(trial: Trial) -> Array:
+    """0 where the results still are what they were: no later call has written into them."""
+    now = trial.fetched(trial.results)
+    return _worst([measures.bitwise(a, b) for a, b in zip(trial.raw, now, strict=True)])
 
 
 def _against_row_major(trial: Trial) -> Array:
@@ -98,7 +106,37 @@ def difference(
                 x, y = reference.positive_diagonal(x), reference.positive_diagonal(y)
             found.append(measures.agreement(x, y, n=n, **trial.units) / cond)
         found.append(measures.bitwise(np.isfinite(x), np.isfinite(y)))
+    found += _composed_difference(trial, tuple(map(widened, ours)), tuple(map(widened, theirs)))
     return _worst(found)
+
+
+def _composed_difference(
+    trial: Trial, ours: Sequence[Array], theirs: Sequence[Array]
+) -> list[Array]:
+    """How far the products of the factors lie apart, and how far their vectors from orthonormal.
+
+    Single vectors are free in sign, phase and, for equal values, in their basis.
+    """
+    compose = COMPOSED.get(trial.case.operation)
+    if compose is None or not all(x.size for x in theirs):
+        return []
+    x, y = compose(*ours), compose(*theirs)
+    n, units = max(1, *trial.case.shape), trial.units
+    apart = measures.agreement(x, y, n=n, **units)
+    vectors = [v for name, v in zip(trial.operation.results, theirs, strict=True) if name in "UVQ"]
+    return [apart, *(measures.orthonormality(v, eps=trial.eps) for v in vectors)]
+
+
+def _svd_product(U: Array, S: Array, Vh: Array) -> Array:
+    p = S.shape[1]
+    return (U[:, :, :p] * S[:, None, :]) @ Vh[:, :p]
+
+
+COMPOSED: dict[str, Callable[..., Array]] = {
+    "svd": _svd_product,
+    "eigh": lambda w, V: (V * w[:, None, :]) @ np.conj(np.swapaxes(V, -1, -2)),
+    "qr": lambda Q, R: Q @ R,
+}
 
 
 _PREDICTIONS: dict[Any, list[Metadata]] = {}

@@ -18,6 +18,7 @@ import torch
 from conformance import known_issues, tolerances
 from conformance.cases import Case
 from conformance.known_issues import KnownIssues
+from conformance.layouts import LAYOUTS
 from conformance.matrix import Abilities, plan_cases
 from conformance.operations import OPERATIONS
 from conformance.plans import PLANS
@@ -29,7 +30,7 @@ from conformance.runner import Known, Test, explanation, perform
 from conformance.tolerances import Tolerances
 from conformance.tomlfiles import ConfigError
 from conformance.trial import Trial
-from devices import DeviceError, Target, discover, select
+from devices import Backend, DeviceError, Target, discover, select
 
 
 class SetupError(ValueError):
@@ -112,7 +113,10 @@ class Session:
     def _abilities(self, target: Target) -> Abilities:
         backend, device = target.backend, target.device
         return Abilities(
-            backend.dtypes_on(device), backend.svd_drivers(device), streams=backend.streams
+            backend.dtypes_on(device),
+            backend.svd_drivers(device),
+            streams=backend.streams,
+            missing=tuple(name for name in LAYOUTS if not _offered(backend, name)),
         )
 
     def trial(self, case: Case) -> Trial:
@@ -186,6 +190,15 @@ class Session:
         for device, facts in self.facts.items():
             found |= {f"device.{device}.{name}": value for name, value in facts.items()}
         return found
+
+
+def _offered(backend: Backend, layout: str) -> bool:
+    """Can the device have operands, or results, in this layout?"""
+    if LAYOUTS[layout].out:
+        return backend.out
+    if layout == "requires-grad":
+        return backend.autograd
+    return backend.strided or layout == "row-major"
 
 
 def every_case_id() -> Iterator[str]:

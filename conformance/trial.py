@@ -28,7 +28,7 @@ from conformance.placing import Placed, Receiver, place
 from conformance.precision import PRECISIONS, Precision
 from conformance.record import Measured, Outcome
 from conformance.tolerances import Tolerances
-from devices.base import Backend
+from devices.base import Backend, matches
 
 Array = np.ndarray
 Tensors = tuple[torch.Tensor, ...]
@@ -67,6 +67,7 @@ class Trial:
         self.layout = LAYOUTS[case.layout]
         self.seconds = 0.0
         self.fallback = ""
+        self.receiver: Receiver | None = None
         self.outcome: Outcome | None = None
         self.error: Exception | None = None
         self.promise = ""
@@ -149,7 +150,7 @@ class Trial:
     def cond(self) -> Array:
         """The condition number of every matrix, shape (B,): of its leading columns if wide."""
         cond = self.referred(reference.condition_leading)
-        return cond if self.variant.shared is None else np.full_like(cond, cond[:1].max(initial=1))
+        return cond if self.variant.shared is None else np.full_like(cond, cond.max(initial=1))
 
     @property
     def full_rank(self) -> bool:
@@ -218,7 +219,7 @@ class Trial:
         function = CAPTURES[self.case.capture].prepare(self.function, views)
         started = time.perf_counter()
         with self.backend.fallback(self.device) as watch:
-            results = self.attempt(lambda: function(*views, **out))
+            results = self.attempt(lambda: function(*views, **out), refusable=True)
         self.seconds = time.perf_counter() - started
         watch.results(results)
         self.fallback = watch.reason
@@ -227,16 +228,19 @@ class Trial:
     def _receiver(self, views: Tensors) -> Receiver | None:
         if not self.layout.out:
             return None
-        like = self.attempt(lambda: self.function(*views))
+        like = self.attempt(lambda: self.function(*views), refusable=True)
         return Receiver.like(like, self.layout.out, self.backend, self.device)
 
-    def attempt(self, call: Callable[[], Tensors]) -> Tensors:
-        """Call and wait. A clean refusal becomes `Refused`; any other error is the caller's."""
+    def attempt(self, call: Callable[[], Tensors], refusable: bool = False) -> Tensors:
+        """Call and wait. A clean refusal of the case's own call becomes `Refused`.
+
+        Any other error is the caller's, and so is the refusal of a call that only checks the case.
+        """
         try:
             results = call()
             self.backend.synchronize(self.device)
         except Exception as error:
-            reason = self.backend.refusal(error)
+            reason = self.backend.refusal(error) if refusable else None
             if reason:
                 raise Refused(reason) from error
             raise
@@ -281,6 +285,21 @@ class Trial:
         )
         views = tuple(p.view for p in self.operands)
         return tuple(map(widened, other.fetched(self.attempt(lambda: other.function(*views)))))
+
+    def refuses(self, call: Callable[[], Any]) -> float:
+        """0 if the call ends in a RuntimeError that has something to say, inf otherwise.
+
+        An error that says that something broke, or that memory ran out, is raised.
+        """
+        try:
+            call()
+            self.backend.synchronize(self.device)
+        except (RuntimeError, NotImplementedError) as error:
+            text = str(error)
+            if self.backend.exhausted(error) or self.backend.fatal(error):
+                raise
+            return np.inf if not text or matches(self.backend.breakages, text) else 0.0
+        return np.inf
 
     # --- verdict ------------------------------------------------------------------------------
 

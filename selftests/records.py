@@ -16,6 +16,7 @@ PROPERTIES = {
     "seed": "0",
     "conformance": "true",
     "device.cpu.name": "Some CPU",
+    "device.cpu.chip": "Some CPU",
     "device.cpu.driver": "MKL 2024.2",
     "device.cpu.backend": "cpu",
 }

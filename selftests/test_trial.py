@@ -81,9 +81,11 @@ def test_refusal_is_unsupported(trial: Trial) -> None:
         raise NotImplementedError("not on this device")
 
     def test(trial: Trial) -> None:
-        with pytest.raises(Refused):
+        with pytest.raises(NotImplementedError):
             trial.attempt(refuse)
-        trial.attempt(refuse)
+        with pytest.raises(Refused):
+            trial.attempt(refuse, refusable=True)
+        trial.attempt(refuse, refusable=True)
 
     outcome = perform(test, trial)
     assert outcome.verdict == "unsupported"

@@ -23,8 +23,8 @@ def test_nonfinite(trial: Trial) -> None:
     """
     try:
         outputs = trial.outputs
-    except torch.linalg.LinAlgError as error:
-        trial.conclude("pass", reason=f"raises {type(error).__name__}")
+    except torch.linalg.LinAlgError:
+        trial.judge(untouched=untouched(trial))
         return
     poisoned = ~np.isfinite(trial.A).all(axis=(1, 2))
     spoilt = np.zeros(len(poisoned), dtype=bool)

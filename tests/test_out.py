@@ -35,7 +35,7 @@ def test_out_resized(trial: Trial) -> None:
 def test_out_wrong_dtype(trial: Trial) -> None:
     """Results are not cast to an integer ``out``: RuntimeError, and the operand is untouched."""
     out = received(trial, lambda t: t.new_empty(t.shape, dtype=torch.int16))
-    trial.judge(error=refused(trial, out), untouched=untouched(trial))
+    trial.judge(error=trial.refuses(lambda: called(trial, out)), untouched=untouched(trial))
 
 
 @pytest.mark.cases(*OPERATIONS, plan="out")
@@ -43,7 +43,7 @@ def test_out_wrong_device(trial: Trial) -> None:
     """An ``out`` on another device is refused: RuntimeError."""
     elsewhere = "cpu" if trial.backend.accelerator else "meta"
     out = received(trial, lambda t: torch.empty(t.shape, dtype=t.dtype, device=elsewhere))
-    trial.judge(error=refused(trial, out), untouched=untouched(trial))
+    trial.judge(error=trial.refuses(lambda: called(trial, out)), untouched=untouched(trial))
 
 
 def received(trial: Trial, make) -> tuple[torch.Tensor, ...]:  # type: ignore[no-untyped-def]
@@ -55,13 +55,3 @@ def called(trial: Trial, out: tuple[torch.Tensor, ...]) -> tuple[torch.Tensor, .
     """The case's call with ``out``."""
     views = [placed.view for placed in trial.operands]
     return trial.function(*views, out=out if len(out) > 1 else out[0])
-
-
-def refused(trial: Trial, out: tuple[torch.Tensor, ...]) -> float:
-    """0 if the call raises RuntimeError (or a subclass), as for every function of torch."""
-    try:
-        called(trial, out)
-        trial.backend.synchronize(trial.device)
-    except RuntimeError as error:
-        return np.inf if "INTERNAL ASSERT" in str(error) else 0.0
-    return np.inf
