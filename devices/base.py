@@ -7,7 +7,7 @@ How do I add a device?
    does: override what differs.
 2. Make it known, whichever suits: put the file into this folder; or install a package with an
    entry point in the group ``linalg_conformance.devices`` that names the class or its module; or
-   pass ``--device-plugin FILE``.
+   pass ``--device-plugin=FILE``.
 3. ``python -m conformance devices`` shows it, ``pytest --device NAME`` runs on it, and the table
    ``[NAME]`` of ``tolerances.toml`` is its own.
 

@@ -11,7 +11,7 @@ next synchronisation. What the device does can be made wrong::
     with sim.fall_back("_linalg_svd", silent=True):          # ... without one
     with sim.refuse("linalg_qr"):                            # not implemented
 
-It is a plug-in: ``pytest --device sim --device-plugin selftests/sim.py``. A plug-in file of your
+It is a plug-in: ``pytest --device=sim --device-plugin=selftests/sim.py``. A plug-in file of your
 own with a subclass of ``Sim`` whose ``setup`` calls ``plant`` is a broken device.
 
 Operations are named as the dispatcher names them, without ``aten::`` and without overload:

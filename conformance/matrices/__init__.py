@@ -9,7 +9,9 @@ in one of the modules of this package:
 * ``graded``: graded, column-scaled and subnormal ones (68-79)
 * ``hermitian``: Hermitian, definite, and refused by Cholesky (80-99)
 * ``nonfinite``: NaN and inf (100-119)
-* ``sampling``: batches of mixed families (120)
+* ``sampling``: batches of mixed families (120-129)
+
+A number that is free: 130 and above, in any module.
 """
 
 # Importing these registers their families.

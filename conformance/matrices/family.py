@@ -56,8 +56,12 @@ def add(number: int, name: str, doc: str, kinds: str, traits: str, build: Builde
     """Put one family into the table; numbers and names are unique, kinds and traits known."""
     chosen = frozenset(kind for kind in KINDS if kind[0] in kinds)
     listed = frozenset(traits.split())
-    if name in FAMILIES or any(number == other.number for other in FAMILIES.values()):
-        raise ValueError(f"family {number} {name} is there already")
+    taken = {other.number: other.name for other in FAMILIES.values()}
+    if name in FAMILIES:
+        raise ValueError(f"there is a family {name!r} already, number {FAMILIES[name].number}")
+    if number in taken:
+        free = max(130, *taken) + 1 if max(taken) >= 130 else 130
+        raise ValueError(f"family {name!r}: {number} is {taken[number]!r}; {free} is free")
     if len(chosen) != len(kinds) or not listed <= TRAITS.keys() or not doc.strip():
         raise ValueError(f"family {name}: kinds {kinds!r}, traits {traits!r} or its doc is wrong")
     FAMILIES[name] = Family(number, name, " ".join(doc.split()), chosen, listed, build)
