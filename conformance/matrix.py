@@ -101,6 +101,7 @@ def _regimes(operation: Operation, device: str, abilities: Abilities) -> Iterato
 _VARIANT, _DTYPE, _FAMILY, _SHAPE, _BATCH, _LAYOUT, _CAPTURE = range(7)
 # Triples that would double the matrix and that no known defect needed.
 _NOT_WANTED = {(_DTYPE, _FAMILY, axis) for axis in (_SHAPE, _BATCH, _LAYOUT)}
+_NOT_WANTED.add((_DTYPE, _SHAPE, _BATCH))
 
 
 def _axes(

@@ -123,7 +123,7 @@ PLANS: dict[str, Plan] = {
             batches=_single,
             layouts=_row_major,
             variants=lambda variant: variant in FIRST,
-            dtypes=("float32", "complex128"),
+            dtypes=("float32",),
             profiles=("standard", "full"),
         ),
         Plan(
