@@ -143,9 +143,9 @@ def test_what_is_not_the_devices_is_left_out(tmp_path: Path) -> None:
 def test_devices_of_one_run_and_their_traits(tmp_path: Path) -> None:
     properties = {
         "device.cuda:0.backend": "rocm",
-        "device.cuda:0.name": "MI300X",
+        "device.cuda:0.chip": "MI300X",
         "device.cuda:1.backend": "rocm",
-        "device.cuda:1.name": "MI250",
+        "device.cuda:1.chip": "MI250",
     }
     outcomes = [o for d in "01" for o in records.healthy(int(d), 50, device=f"cuda:{d}")]
     path = records.write(tmp_path / "run.xml", outcomes, properties)
