@@ -55,7 +55,7 @@ PROFILES: dict[str, Profile] = {
         ),
         Profile(
             "standard",
-            "the conformance run: every pair, and every triple with the dtype",
+            "the conformance run: every pair, and the triples with the dtype that matter",
             conformance=True,
             strength=3,
             shapes=shapes_of(_STANDARD_SHAPES),
@@ -82,7 +82,7 @@ BULK = frozenset(
 # The families that are run on heavy shapes and batches: each costs as much as a hundred others.
 HEAVY = frozenset({"random", "null-space", "moderate"})
 # Operations that share the kernels of another: quick runs them on the families of BULK only, and
-# standard asks for pairs, not triples.
+# standard asks for pairs without family x shape, not for triples.
 DERIVED = frozenset(
     [
         *("svdvals", "eigvalsh", "cholesky_ex", "cholesky_solve", "cholesky_inverse"),
