@@ -19,7 +19,7 @@ import numpy as np
 import torch
 
 from conformance import reference
-from conformance.captures import CAPTURES
+from conformance.captures import CAPTURES, Call
 from conformance.cases import Case
 from conformance.layouts import LAYOUTS
 from conformance.matrices import FAMILIES, Family, Sample, sample
@@ -216,7 +216,11 @@ class Trial:
         views = tuple(p.view for p in self.operands)
         self.receiver = self._receiver(views)
         out = {"out": _out(self.receiver.views)} if self.receiver else {}
-        function = CAPTURES[self.case.capture].prepare(self.function, views)
+        capture = CAPTURES[self.case.capture]
+        missing = capture.missing(self.backend, self.device)
+        if missing:
+            raise Refused(missing)
+        function = capture.prepare(Call(self.function, views, self.backend, self.device))
         started = time.perf_counter()
         with self.backend.fallback(self.device) as watch:
             results = self.attempt(lambda: function(*views, **out), refusable=True)

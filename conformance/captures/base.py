@@ -1,0 +1,84 @@
+"""What a capture is.
+
+How do I add a capture?
+
+1. Write ``prepare(call)`` in a module of this package, one idea per module. It gets the function
+   and example operands, like those it will be judged on in shape, dtype, layout and device, but
+   other data: a constant baked in at capture time must not go unseen. It returns a function that is
+   called with the real operands, again and again, and returns fresh tensors each time. What can be
+   done before the real operands are there (tracing, compiling, warming up) is done in ``prepare``,
+   which is timed apart.
+2. Say in ``missing`` why it cannot be had: an older torch, a backend without it. Its cases are then
+   ``unsupported`` with that reason. Touch nothing at import that torch 2.9 lacks.
+3. Name it in the module's ``CAPTURES`` and list the module in this package's ``__init__``.
+
+It joins the captured plans (``conformance/plans.py``) and is judged like the eager call. An error
+that refuses the call cleanly (``Backend.refusal``) is ``unsupported``, any other is a failure.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from importlib import import_module
+from typing import Any
+
+import torch
+
+from devices.base import Backend
+
+Tensors = tuple[torch.Tensor, ...]
+Function = Callable[..., Tensors]
+
+
+@dataclass(frozen=True)
+class Call:
+    """What is captured: a function of tensors, example operands for it, and where they live."""
+
+    function: Function
+    operands: Tensors
+    backend: Backend
+    device: str
+
+
+def nothing(backend: Backend, device: str) -> str:
+    """Nothing is missing."""
+    return ""
+
+
+@dataclass(frozen=True)
+class Capture:
+    """A way to run a call.
+
+    ``missing(backend, device)`` says why it cannot be had there, "" if it can. ``dynamic``: one
+    captured function takes every shape of the same number of axes. ``needs`` is "batch" or "".
+    One that is not ``common`` is left out by `quick`.
+    """
+
+    name: str
+    doc: str
+    prepare: Callable[[Call], Function]
+    missing: Callable[[Backend, str], str] = nothing
+    dynamic: bool = False
+    needs: str = ""
+    common: bool = False
+
+
+def lacking(*names: str) -> Callable[[Backend, str], str]:
+    """Missing where torch has none of these attributes, written with their module."""
+
+    def missing(backend: Backend, device: str) -> str:
+        if any(find(name) is not None for name in names):
+            return ""
+        return f"PyTorch {torch.__version__} has no {names[0]}"
+
+    return missing
+
+
+def find(name: str) -> Any:
+    """What the dotted name stands for in torch, or None where this torch does not have it."""
+    module, _, attribute = name.rpartition(".")
+    try:
+        return getattr(import_module(module), attribute, None)
+    except ImportError:
+        return None
