@@ -1,15 +1,24 @@
-"""Device graphs: work recorded once on a stream, then replayed on what its inputs hold by then."""
+"""Device graphs: work recorded once on a stream, then replayed on what its inputs hold by then.
+
+There are two ways: ``device-graph`` is PyTorch's one class for every accelerator, ``native-graph``
+the class that the backend's own module has.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import gc
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import torch
 
+WAYS = ("device-graph", "native-graph")
+NATIVE = {"cuda": "CUDAGraph", "xpu": "XPUGraph"}  # other modules call theirs Graph
+
 
 def record(
-    kind: str, device: torch.device, call: Callable[[], Any]
+    way: str, kind: str, device: torch.device, call: Callable[[], Any]
 ) -> tuple[Any, Callable[[], None]]:
     """Capture a call on a stream of its own: its results, and a function that replays it.
 
@@ -17,6 +26,7 @@ def record(
     that the stream and the allocator stay usable.
     """
     module = torch.get_device_module(kind)
+    new = graph_class(way, kind)
     with module.device(device):
         stream = module.Stream(device)
         stream.wait_stream(module.current_stream(device))
@@ -24,8 +34,8 @@ def record(
             for _ in range(2):  # libraries set themselves up and allocate on first use
                 call()
         module.synchronize(device)
-        graph = _new_graph(kind)
-        with module.stream(stream):
+        graph = new()
+        with module.stream(stream), _no_collection():
             graph.capture_begin()
             try:
                 results = call()
@@ -42,15 +52,30 @@ def record(
     return results, replay
 
 
-def _new_graph(kind: str) -> Any:
-    """``torch.accelerator.Graph``, or the backend's own class before PyTorch had that one."""
-    if hasattr(torch.accelerator, "Graph"):
-        return torch.accelerator.Graph()
-    name = {"cuda": "CUDAGraph", "xpu": "XPUGraph"}.get(kind, "Graph")
-    graph = getattr(torch.get_device_module(kind), name, None)
-    if graph is None:
-        raise NotImplementedError(f"PyTorch {torch.__version__} has no graphs for {kind}")
-    return graph()
+def graph_class(way: str, kind: str) -> Callable[[], Any]:
+    """The class of the graphs; NotImplementedError where this PyTorch does not have it."""
+    native = NATIVE.get(kind, "Graph")
+    module, name = {
+        "device-graph": (torch.accelerator, "Graph"),
+        "native-graph": (torch.get_device_module(kind), native),
+    }[way]
+    found: Callable[[], Any] | None = getattr(module, name, None)
+    if found is None:
+        where = "torch.accelerator" if way == "device-graph" else f"torch.{kind}"
+        raise NotImplementedError(f"PyTorch {torch.__version__} has no {where}.{name}")
+    return found
+
+
+@contextmanager
+def _no_collection() -> Iterator[None]:
+    """Garbage that is freed during a capture, an old graph among it, would break the capture."""
+    enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if enabled:
+            gc.enable()
 
 
 def _abandon(graph: Any) -> None:

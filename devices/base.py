@@ -86,7 +86,8 @@ class Backend:
     """The dtypes that factorizations are promised for; the others' cases are unsupported."""
 
     captures: tuple[str, ...] = ()
-    """Native ways to record and replay work: ``device-graph`` (see ``record``)."""
+    """Ways to record and replay work: ``device-graph`` (``torch.accelerator.Graph``) and
+    ``native-graph`` (the graph class of the device's own module); see ``record``."""
 
     compilers: tuple[str, ...] = ("inductor", "aot_eager")
     """The backends of ``torch.compile`` that have code generation for this device."""
@@ -206,15 +207,17 @@ class Backend:
         if synchronize is not None:
             synchronize(self.torch_device(device))
 
-    def record(self, device: str, call: Callable[[], Any]) -> tuple[Any, Callable[[], None]]:
+    def record(
+        self, device: str, call: Callable[[], Any], way: str = "device-graph"
+    ) -> tuple[Any, Callable[[], None]]:
         """Capture a call natively: its results, and a function that runs it again into them.
 
-        Inputs keep their addresses: new data is copied into them before a replay. Only for
-        backends with ``device-graph`` among ``captures``.
+        Inputs keep their addresses: new data is copied into them before a replay. ``way`` is one
+        of ``captures``. A call that cannot be captured raises; eager calls must go on working.
         """
-        if "device-graph" not in self.captures:
-            raise NotImplementedError(f"{self.name} has no device graphs")
-        return _graphs.record(self.type, self.torch_device(device), call)
+        if way not in self.captures:
+            raise NotImplementedError(f"{self.name} has no {way}s")
+        return _graphs.record(way, self.type, self.torch_device(device), call)
 
     # --- when things go wrong
 

@@ -21,7 +21,7 @@ STICKY = frozenset({214, 700, 702, 709, 710, 714, 715, 716, 717, 718, 719, 720, 
 class TorchCuda(Backend):
     """What CUDA and ROCm share: they are one device type in PyTorch."""
 
-    captures = ("device-graph",)
+    captures = ("device-graph", "native-graph")
     streams = True
     fatalities = (*FATALITIES, r"context is destroyed|CUDA_ERROR_(ASSERT|ILLEGAL)")
 

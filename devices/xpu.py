@@ -13,7 +13,7 @@ class Xpu(Backend):
     """SYCL and oneMKL."""
 
     name = "xpu"
-    captures = ("device-graph",)
+    captures = ("device-graph", "native-graph")
     streams = True
     fallback_traces = ("aten::_to_cpu",)
     breakages = (*BREAKAGES, r"[Oo]ne(API )?MKL.*(exception|error)|mkl::.*exception")

@@ -26,6 +26,7 @@ import functools
 import warnings
 from collections import Counter
 from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, nullcontext
 from types import TracebackType
 from typing import Any
 
@@ -34,6 +35,7 @@ from torch.utils import _pytree as pytree
 from torch.utils import backend_registration
 
 from devices.privateuse1 import UNREGISTERED, PrivateUse1
+from selftests.sim_graphs import Graph, Recorder, Step, Stream
 
 NAME = "sim"
 CPU = torch.device("cpu")
@@ -50,6 +52,7 @@ class Sim(PrivateUse1):
     name = NAME
     generic = False
     compilers = ("aot_eager",)
+    captures = ("device-graph", "native-graph")
 
     @property
     def type(self) -> str:
@@ -84,9 +87,24 @@ class Device:
         self.synchronized = 0
         self.pending: BaseException | None = None
         self.libraries: list[torch.library.Library] = []
+        self.recorder = Recorder()
+
+    Stream, Graph = Stream, Graph
+
+    def current_stream(self, device: object = None) -> Stream:
+        return self.recorder.current
+
+    def stream(self, stream: Stream) -> AbstractContextManager[None]:
+        """Within, work goes to this stream."""
+        return self.recorder.on(stream)
+
+    def device(self, device: object) -> AbstractContextManager[None]:
+        """There is one device only."""
+        return nullcontext()
 
     def synchronize(self, device: object = None) -> None:
         """Count the call; raise what an earlier operation left behind (see ``later``)."""
+        self.recorder.waits("synchronize")
         self.synchronized += 1
         error, self.pending = self.pending, None
         if error is not None:
@@ -265,7 +283,9 @@ def _is_ours(value: object) -> bool:
 def _call(op: Any, *args: Any, **kwargs: Any) -> Any:
     """Every operation of the device that PyTorch does not compose of others arrives here."""
     name = op._schema.name.removeprefix("aten::")
-    torch.get_device_module(NAME).calls[name] += 1
+    device = torch.get_device_module(NAME)
+    device.calls[name] += 1
+    device.recorder.computes(name)
     if op.is_view or name == "set_":
         return op.redispatch(CPU_KERNELS, *args, **kwargs)
     if name in ("_copy_from", "_copy_from_and_resize"):
@@ -280,8 +300,12 @@ def _copy(name: str, source: torch.Tensor, target: torch.Tensor, *_: Any) -> tor
     """A transfer, in either direction or within the device."""
     if name == "_copy_from_and_resize" and target.shape != source.shape:
         target.resize_(source.shape)
+    recorder = torch.get_device_module(NAME).recorder
+    if not (_is_ours(source) and _is_ours(target)):
+        recorder.waits("a transfer")
     from_, to = (on_host(t) if _is_ours(t) else t for t in (source, target))
     to.copy_(from_)
+    recorder.note(Step(lambda: [from_], [to], (source, target)))
     return target
 
 
@@ -303,18 +327,26 @@ def _compute(op: Any, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) 
 
     host_args = pytree.tree_map(to_host, args)
     host_kwargs = {k: pytree.tree_map(to_host, v) for k, v in kwargs.items() if k not in outs}
-    own = {key: _owned(out) for key, out in outs.items()}
-    results = _planted(name, op, host_args, {**host_kwargs, **own})
+    recorder = torch.get_device_module(NAME).recorder
     if outs:
-        _store(results, list(own.values()), list(outs.values()))
+
+        def fill() -> list[torch.Tensor]:
+            own = {key: _owned(out) for key, out in outs.items()}
+            results = _planted(name, op, host_args, {**host_kwargs, **own})
+            _store(results, list(own.values()), list(outs.values()))
+            return []
+
+        fill()
+        recorder.note(Step(fill, [], (args, kwargs)))
         return tuple(outs.values()) if len(outs) > 1 else next(iter(outs.values()))
     borrowed = {host.untyped_storage().data_ptr() for host in map(on_host, ours.values())}
 
+    def is_new(value: Any) -> bool:
+        return _is_tensor(value) and not elsewhere and id(value) not in ours
+
     def to_device(value: Any) -> Any:
-        if not _is_tensor(value) or elsewhere:
-            return value
-        if id(value) in ours:
-            return ours[id(value)]
+        if not is_new(value):
+            return ours.get(id(value), value)
         value = value.resolve_conj().resolve_neg()
         if value.untyped_storage().data_ptr() in borrowed:
             value = torch.empty_strided(value.size(), value.stride(), dtype=value.dtype).copy_(
@@ -322,7 +354,17 @@ def _compute(op: Any, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) 
             )
         return on_device(value)
 
-    return pytree.tree_map(to_device, results)
+    def work() -> list[torch.Tensor]:
+        leaves = pytree.tree_leaves(_planted(name, op, host_args, host_kwargs))
+        return [leaf for leaf in leaves if is_new(leaf)]
+
+    computed = _planted(name, op, host_args, host_kwargs)
+    results = pytree.tree_map(to_device, computed)
+    if recorder.recording is not None:
+        pairs = zip(pytree.tree_leaves(computed), pytree.tree_leaves(results), strict=True)
+        targets = [on_host(result) for value, result in pairs if is_new(value)]
+        recorder.note(Step(work, targets, (args, kwargs, results)))
+    return results
 
 
 def _check_devices(name: str, arguments: Any) -> None:

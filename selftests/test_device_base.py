@@ -212,7 +212,7 @@ def test_running_out_of_memory_is_not_fatal() -> None:
 
 
 def test_without_graphs_record_is_a_refusal() -> None:
-    with pytest.raises(NotImplementedError, match="fake has no device graphs"):
+    with pytest.raises(NotImplementedError, match="fake has no device-graphs"):
         Fake().record("fake:0", lambda: None)
 
 
