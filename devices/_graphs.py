@@ -17,16 +17,20 @@ WAYS = ("device-graph", "native-graph")
 NATIVE = {"cuda": "CUDAGraph", "xpu": "XPUGraph"}  # other modules call theirs Graph
 
 
+class NoGraphs(NotImplementedError):
+    """This PyTorch, or this device, has no graphs of that kind: nothing was captured."""
+
+
 def record(
     way: str, kind: str, device: torch.device, call: Callable[[], Any]
 ) -> tuple[Any, Callable[[], None]]:
     """Capture a call on a stream of its own: its results, and a function that replays it.
 
     If the call fails, the capture is ended and its graph destroyed before the error goes on, so
-    that the stream and the allocator stay usable.
+    that the stream and the allocator stay usable. `NoGraphs` if there is none to be had.
     """
     module = torch.get_device_module(kind)
-    new = graph_class(way, kind)
+    graph = new_graph(way, kind)
     with module.device(device):
         stream = module.Stream(device)
         stream.wait_stream(module.current_stream(device))
@@ -34,7 +38,6 @@ def record(
             for _ in range(2):  # libraries set themselves up and allocate on first use
                 call()
         module.synchronize(device)
-        graph = new()
         with module.stream(stream), _no_collection():
             graph.capture_begin()
             try:
@@ -52,18 +55,19 @@ def record(
     return results, replay
 
 
-def graph_class(way: str, kind: str) -> Callable[[], Any]:
-    """The class of the graphs; NotImplementedError where this PyTorch does not have it."""
-    native = NATIVE.get(kind, "Graph")
-    module, name = {
-        "device-graph": (torch.accelerator, "Graph"),
-        "native-graph": (torch.get_device_module(kind), native),
-    }[way]
-    found: Callable[[], Any] | None = getattr(module, name, None)
+def new_graph(way: str, kind: str) -> Any:
+    """An empty graph of the class that goes by this way; `NoGraphs` if it is not there."""
+    if way == "device-graph":
+        name, module = "torch.accelerator.Graph", torch.accelerator
+    else:
+        name, module = f"torch.{kind}.{NATIVE.get(kind, 'Graph')}", torch.get_device_module(kind)
+    found = getattr(module, name.rpartition(".")[2], None)
     if found is None:
-        where = "torch.accelerator" if way == "device-graph" else f"torch.{kind}"
-        raise NotImplementedError(f"PyTorch {torch.__version__} has no {where}.{name}")
-    return found
+        raise NoGraphs(f"PyTorch {torch.__version__} has no {name}")
+    try:
+        return found()
+    except RuntimeError as error:  # the class is everybody's, the graphs are not
+        raise NoGraphs(str(error)) from error
 
 
 @contextmanager

@@ -32,6 +32,7 @@ import torch
 
 from devices import _errors, _graphs, _traces
 from devices._errors import chain, first_line, matches
+from devices._graphs import NoGraphs
 
 ALL_DTYPES = ("float32", "float64", "complex64", "complex128")
 
@@ -213,10 +214,11 @@ class Backend:
         """Capture a call natively: its results, and a function that runs it again into them.
 
         Inputs keep their addresses: new data is copied into them before a replay. ``way`` is one
-        of ``captures``. A call that cannot be captured raises; eager calls must go on working.
+        of ``captures``. `NoGraphs` where it cannot be had; any other error is the call's, or says
+        that it cannot be captured, and later calls and captures must work all the same.
         """
         if way not in self.captures:
-            raise NotImplementedError(f"{self.name} has no {way}s")
+            raise NoGraphs(f"{self.name} has no {way}s")
         return _graphs.record(way, self.type, self.torch_device(device), call)
 
     # --- when things go wrong

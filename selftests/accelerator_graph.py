@@ -69,7 +69,9 @@ def compiled() -> Path:
     if not library.exists():
         FOLDER.mkdir(exist_ok=True)
         own = library.with_suffix(f".{os.getpid()}")  # workers may compile at the same time
-        subprocess.run([*command, "-o", own], check=True, capture_output=True, text=True, timeout=90)
+        subprocess.run(
+            [*command, "-o", own], check=True, capture_output=True, text=True, timeout=90
+        )
         own.replace(library)
     return library
 

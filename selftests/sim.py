@@ -35,7 +35,8 @@ from torch.utils import _pytree as pytree
 from torch.utils import backend_registration
 
 from devices.privateuse1 import UNREGISTERED, PrivateUse1
-from selftests.sim_graphs import Graph, Recorder, Step, Stream
+from selftests import sim_graphs
+from selftests.sim_graphs import Recorder, Step
 
 NAME = "sim"
 CPU = torch.device("cpu")
@@ -89,12 +90,12 @@ class Device:
         self.libraries: list[torch.library.Library] = []
         self.recorder = Recorder()
 
-    Stream, Graph = Stream, Graph
+    Stream, Graph = sim_graphs.Stream, sim_graphs.Graph
 
-    def current_stream(self, device: object = None) -> Stream:
+    def current_stream(self, device: object = None) -> sim_graphs.Stream:
         return self.recorder.current
 
-    def stream(self, stream: Stream) -> AbstractContextManager[None]:
+    def stream(self, stream: sim_graphs.Stream) -> AbstractContextManager[None]:
         """Within, work goes to this stream."""
         return self.recorder.on(stream)
 

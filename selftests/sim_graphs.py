@@ -85,7 +85,9 @@ class Recorder:
         """The host waits for the device here: an error, and the capture broken, in a capture."""
         if self.recording is not None:
             self.recording.broken = True
-            raise RuntimeError(f"sim error: operation not permitted when stream is capturing: {what}")
+            raise RuntimeError(
+                f"sim error: operation not permitted when stream is capturing: {what}"
+            )
 
     def computes(self, name: str) -> None:
         """An operation is called."""

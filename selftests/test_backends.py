@@ -267,44 +267,56 @@ class Graph:
         calls.append(("graph", "reset", ()))
 
 
-@pytest.fixture
-def graphs(monkeypatch: pytest.MonkeyPatch) -> None:
+GRAPHS = [(kind, way) for kind in ("cuda", "xpu") for way in _graphs.WAYS]
+
+
+@pytest.fixture(params=GRAPHS, ids="-".join)
+def recorder(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Any:
+    """``record`` of a backend with stand-ins for its streams and for the one graph class."""
+    kind, way = request.param
+    module = getattr(torch, kind)
+    if way == "native-graph" and not hasattr(module, _graphs.NATIVE[kind]):
+        pytest.skip(f"PyTorch {torch.__version__} has no torch.{kind}.{_graphs.NATIVE[kind]}")
+
     @contextmanager
     def entered(*_: object) -> Iterator[None]:
         yield
 
     stand_in(
         monkeypatch,
-        "cuda",
-        torch.cuda,
+        kind,
+        module,
         Stream=Stream,
         stream=entered,
         device=entered,
         current_stream=Stream,
     )
     monkeypatch.delattr(torch.accelerator, "Graph", raising=False)
-    monkeypatch.setattr(torch.cuda, "CUDAGraph", Graph)
+    if way == "device-graph":
+        monkeypatch.setattr(torch.accelerator, "Graph", Graph, raising=False)
+    else:
+        monkeypatch.setattr(module, _graphs.NATIVE[kind], Graph)
+    backend = {"cuda": Cuda, "xpu": Xpu}[kind]()
+    return lambda call: backend.record(f"{kind}:1", call, way)
 
 
-@pytest.mark.usefixtures("graphs")
-def test_a_call_is_warmed_up_captured_and_replayed() -> None:
-    results, replay = Cuda().record("cuda:1", lambda: calls.append(("call", "", ())))
+def test_a_call_is_warmed_up_captured_and_replayed(recorder: Any) -> None:
+    results, replay = recorder(lambda: calls.append(("call", "", ())))
     assert results is None
     replay()
     steps = [f"{what} {step}".strip() for what, step, _ in calls if what in ("call", "graph")]
     assert steps == ["call", "call", "graph begin", "call", "graph end", "graph replay"]
-    assert ("cuda", "synchronize", (torch.device("cuda:1"),)) in calls
+    assert [args[0].index for what, name, args in calls if name == "synchronize"] == [1]
 
 
-@pytest.mark.usefixtures("graphs")
-def test_a_failed_capture_is_ended_before_its_error_goes_on() -> None:
+def test_a_failed_capture_is_ended_before_its_error_goes_on(recorder: Any) -> None:
     def call() -> None:
         calls.append(("call", "", ()))
         if ("graph", "begin", ()) in calls:
             raise RuntimeError("CUDA error: operation not permitted when stream is capturing")
 
     with pytest.raises(RuntimeError, match="not permitted") as caught:
-        Cuda().record("cuda:0", call)
+        recorder(call)
     assert [step for what, step, _ in calls if what == "graph"] == ["begin", "end", "reset"]
     assert Cuda().refusal(caught.value) is not None
 
@@ -313,8 +325,10 @@ def test_graph_classes_are_pytorch_s(monkeypatch: pytest.MonkeyPatch) -> None:
     for owner in (torch.cuda.CUDAGraph, getattr(torch.xpu, "XPUGraph", torch.cuda.CUDAGraph)):
         assert all(hasattr(owner, name) for name in vars(Graph) if not name.startswith("_"))
     monkeypatch.setattr(torch.accelerator, "Graph", Graph, raising=False)
-    assert isinstance(_graphs._new_graph("xpu"), Graph)
+    assert isinstance(_graphs.new_graph("device-graph", "xpu"), Graph)
     monkeypatch.delattr(torch.accelerator, "Graph")
     monkeypatch.delattr(torch.xpu, "XPUGraph", raising=False)
-    with pytest.raises(NotImplementedError, match="no graphs for xpu"):
-        _graphs._new_graph("xpu")
+    with pytest.raises(NotImplementedError, match=r"has no torch.accelerator.Graph"):
+        _graphs.new_graph("device-graph", "xpu")
+    with pytest.raises(NotImplementedError, match=r"has no torch.xpu.XPUGraph"):
+        _graphs.new_graph("native-graph", "xpu")
