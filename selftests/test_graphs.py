@@ -154,6 +154,33 @@ def test_an_error_while_replaying_is_raised(way: str) -> None:
         run(BACKEND.send(torch.full((3, 3), torch.nan, dtype=torch.complex64), DEVICE))
 
 
+def test_a_result_in_the_operand_s_memory_is_noticed(way: str) -> None:
+    with pytest.raises(Shared, match="lies in the memory"):
+        prepared(way, lambda A: A.mT, BACKEND.send(matrices(0, 3, 3), DEVICE))
+
+
+def test_an_operand_that_a_replay_changes_is_noticed(way: str) -> None:
+    run = prepared(way, lambda A: A.mul_(2) + 1, BACKEND.send(matrices(0, 3, 3), DEVICE))
+    with pytest.raises(Shared, match="changed the operand"):
+        run(BACKEND.send(matrices(1, 3, 3), DEVICE))
+
+
+def test_a_device_that_cannot_capture_after_a_refusal_is_poisoned(
+    way: str, device: sim.Device, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(device.recorder, "reads", {"_local_scalar_dense", "add"})
+    with pytest.raises(Poisoned, match="a later capture fails") as caught:
+        prepared(way, torch.linalg.cholesky, BACKEND.send(torch.eye(3), DEVICE))
+    assert BACKEND.refusal(caught.value) is None
+
+    def wrong(op: str, args: Any, kwargs: Any, compute: Callable[..., Any]) -> Any:
+        return compute(*args, **kwargs) * (2 if op == "add" else 1)
+
+    monkeypatch.undo()
+    with sim.plant(wrong), pytest.raises(Poisoned, match="wrong results"):
+        prepared(way, torch.linalg.cholesky, BACKEND.send(torch.eye(3), DEVICE))
+
+
 def test_a_graph_replays_only_what_it_has_captured(device: sim.Device) -> None:
     graph = sim.Device.Graph()
     with pytest.raises(RuntimeError, match="without a capture"):

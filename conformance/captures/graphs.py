@@ -6,7 +6,8 @@ them, and the results, which the next replay overwrites, are copied out.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from functools import partial
 
 import torch
@@ -26,14 +27,8 @@ class Shared(RuntimeError):
 def graph(call: Call, way: str) -> Function:
     """The call recorded on its example operands; a refusal must leave everything usable."""
     buffers = call.operands
-    try:
+    with recovering(call, way):
         results, replay = call.backend.record(call.device, lambda: call.function(*buffers), way)
-    except NoGraphs:
-        raise
-    except Exception as error:
-        if call.backend.refusal(error) is not None:
-            check_recovery(call.backend, call.device, way)
-        raise
     check_memory(results, buffers)
 
     def replayed(*operands: torch.Tensor) -> Tensors:
@@ -49,6 +44,33 @@ def graph(call: Call, way: str) -> Function:
         return copies
 
     return replayed
+
+
+def reduced(call: Call) -> Function:
+    """The call compiled into graphs that Inductor records and replays, on addresses of its own."""
+    compiled = torch.compile(call.function, mode="reduce-overhead", fullgraph=True, dynamic=False)
+
+    def run(*operands: torch.Tensor) -> Tensors:
+        torch.compiler.cudagraph_mark_step_begin()  # what was returned before may be overwritten
+        return tuple(map(copied, compiled(*operands)))
+
+    with recovering(call, "native-graph"):
+        for _ in range(3):  # warms up, records, replays
+            run(*call.operands)
+    return run
+
+
+@contextmanager
+def recovering(call: Call, way: str) -> Iterator[None]:
+    """Within, a capture may be refused, but then it must leave everything usable."""
+    try:
+        yield
+    except NoGraphs:
+        raise
+    except Exception as error:
+        if call.backend.refusal(error) is not None:
+            check_recovery(call.backend, call.device, way)
+        raise
 
 
 def check_recovery(backend: Backend, device: str, way: str) -> None:
@@ -104,6 +126,12 @@ def _without(way: str) -> Callable[[Backend, str], str]:
     return missing
 
 
+def _no_reduced(backend: Backend, device: str) -> str:
+    if "inductor" not in backend.compilers:
+        return f"torch.compile's inductor generates no code for {backend.name}"
+    return _without("native-graph")(backend, device)
+
+
 CAPTURES = (
     Capture(
         "device-graph",
@@ -116,5 +144,11 @@ CAPTURES = (
         "... by the graph class of the device's own module, such as ``torch.cuda.CUDAGraph``",
         partial(graph, way="native-graph"),
         _without("native-graph"),
+    ),
+    Capture(
+        "reduce-overhead",
+        'torch.compile with ``mode="reduce-overhead"``: compiled, then recorded and replayed',
+        reduced,
+        _no_reduced,
     ),
 )
