@@ -52,6 +52,8 @@ def no_calls() -> None:
 
 
 def gpus(monkeypatch: pytest.MonkeyPatch, hip: str | None, **facts: Any) -> None:
+    # not a device that an earlier test of this process has enabled
+    monkeypatch.setattr(torch._C, "_get_privateuse1_backend_name", lambda: "privateuseone")
     cuda = None if hip else "13.0"
     monkeypatch.setattr(torch.version, "hip", hip)
     monkeypatch.setattr(torch.version, "cuda", cuda)
