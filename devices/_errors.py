@@ -13,7 +13,6 @@ REFUSALS = (
     r"only support(s|ed)?\b",
     r"requires? (compiling|building) ",
     r"[Ee]xpected a (real |complex )?floating[ -]point",
-    r"Low precision dtypes not supported",
 )
 
 #: ... and these classes of PyTorch's tracers say it by their name: no message is looked at, ...
@@ -55,7 +54,7 @@ FATALITIES = (
     r"illegal memory access|illegal address|misaligned address|illegal instruction",
     r"device-side assert|invalid program counter",
     r"unspecified launch (failure|timeout)|launch timed out",
-    r"uncorrectable ECC|ECC error|hardware stack error",
+    r"ECC error|hardware stack error",
     r"device(_| is | was | )?lost|DEVICE_LOST",
 )
 

@@ -14,7 +14,8 @@ def gibibytes(size: int) -> str:
 VENDORS = {"NVIDIA", "AMD", "Intel(R)", "Intel", "Apple"}
 VENDORS |= {"Tesla", "GeForce", "Instinct", "Graphics", "Data", "Center", "GPU"}
 #: ... and those that do so only together with the next word.
-SERIES = {"RTX", "GTX", "TITAN", "Quadro", "Radeon", "RX", "PRO", "Arc", "Arc(TM)", "Max"}
+SERIES = {"RTX", "GTX", "TITAN", "Quadro", "Radeon", "RX", "PRO"}
+SERIES |= {"Arc", "Arc(TM)", "Pro", "Max", "Flex"}
 
 
 def chip(name: str) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import subprocess
 from importlib.metadata import PackageNotFoundError, version
@@ -13,9 +14,9 @@ from devices._errors import BREAKAGES, FATALITIES, chain
 from devices._facts import chip, gibibytes
 from devices.base import Backend
 
-#: cudaError_t values (hipError_t where it has them) that leave the context unusable: hardware
-#: and memory errors, asserts, failed launches.
-STICKY = frozenset({214, 700, 702, 709, 710, 714, 715, 716, 717, 718, 719, 720, 721})
+#: cudaError_t values (hipError_t where it has them) after which the process must be relaunched, as
+#: CUDA's driver_types.h says of each, and those for memory (214) and context (709) beyond repair.
+STICKY = frozenset({214, 226, 700, 702, 709, 710, 714, 715, 716, 717, 718, 719, 721, 810, 911})
 
 
 class TorchCuda(Backend):
@@ -43,6 +44,15 @@ class TorchCuda(Backend):
         if reason is not None:
             return reason
         return None if self.devices() else "built for it, but no device or no driver was found"
+
+    def setup(self) -> None:
+        """Prefer one library where CONFORMANCE_LINALG says so: cusolver, hipsolver, magma.
+
+        For the operations that PyTorch has it for; PyTorch has a variable for cuSOLVER only.
+        """
+        library = os.environ.get("CONFORMANCE_LINALG")
+        if library:
+            torch.backends.cuda.preferred_linalg_library(library)
 
     def fatal(self, error: BaseException) -> bool:
         codes = {getattr(link, "error_code", None) for link in chain(error)}

@@ -1,8 +1,8 @@
 """Any out-of-tree backend that registered itself with PyTorch under a name of its own.
 
-Such a package is imported with PyTorch (entry point ``torch.backends``) or by a plug-in file that
-imports it. Where the defaults do not fit, write a plug-in with a subclass of ``PrivateUse1`` (or
-of ``Backend``): this one then steps aside.
+Such a package is imported with PyTorch (entry point ``torch.backends``), or by a plug-in that
+imports it and subclasses ``PrivateUse1`` with what the defaults do not fit, or ``Backend``: this
+one then steps aside.
 """
 
 from __future__ import annotations
@@ -14,31 +14,37 @@ import torch
 from devices._facts import gibibytes
 from devices.base import Backend
 
-UNREGISTERED = "privateuseone"
+UNREGISTERED = "privateuseone"  # PyTorch's name of the device type until a package gives it one
+UNNAMED = "privateuse1"  # and ours
 
 
 class PrivateUse1(Backend):
     """The device behind PyTorch's PrivateUse1 key, under the name that it was given."""
 
-    generic = True
+    name = UNNAMED
     fallback_traces = ("aten::_to_cpu",)
-    name = "privateuse1"
 
     def __init__(self) -> None:
         registered = torch._C._get_privateuse1_backend_name()
-        if self.generic and registered != UNREGISTERED:
+        if self.name == UNNAMED and registered != UNREGISTERED:
             self.name = registered
 
     @property
+    def generic(self) -> bool:  # type: ignore[override]
+        """A subclass is somebody's plug-in."""
+        return type(self) is PrivateUse1
+
+    @property
     def type(self) -> str:
-        return UNREGISTERED if self.name == "privateuse1" else self.name
+        return UNREGISTERED if self.name == UNNAMED else self.name
 
     @property
     def compilers(self) -> tuple[str, ...]:  # type: ignore[override]
         """Inductor generates code for out-of-tree devices that have told it how."""
-        from torch._inductor.codegen.common import get_scheduling_for_device
+        from torch._inductor.codegen import common
 
-        known = get_scheduling_for_device(self.type) is not None
+        common.init_backend_registration()  # asks the backend's module, once per process
+        known = common.get_scheduling_for_device(self.type) is not None
         return ("inductor", "aot_eager") if known else ("aot_eager",)
 
     @property
@@ -56,9 +62,14 @@ class PrivateUse1(Backend):
         if self.devices():
             return None
         if self.type == UNREGISTERED:
+            registered = torch._C._get_privateuse1_backend_name()
+            if registered != UNREGISTERED:
+                return f"registered as {registered} after the devices were listed: ask for that"
             return "no out-of-tree backend has registered itself with PyTorch"
         if self.module is None:
             return f"torch.{self.type} is missing: the backend has registered no module"
+        if not hasattr(self.module, "device_count"):
+            return f"torch.{self.type} has no device_count(): how many devices there are"
         return f"torch.{self.type} finds no device"
 
     def describe(self, device: str) -> dict[str, str]:

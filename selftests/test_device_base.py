@@ -7,16 +7,12 @@ from typing import Any
 
 import pytest
 import torch
+from torch._C import _profiler
 
 import devices
-from devices._errors import chain
-from devices._facts import chip
+from devices import _traces
 from devices.base import Backend, Fallback
 from devices.cpu import Cpu
-from devices.cuda import Cuda
-from devices.mps import Mps
-from devices.rocm import Rocm
-from devices.xpu import Xpu
 from selftests.fake_device import Fake
 
 
@@ -48,25 +44,6 @@ def test_traits_are_coarse_first() -> None:
         "driver:580.65.06",
     )
     assert Fake().traits("fake:0") == ()
-
-
-@pytest.mark.parametrize(
-    ("name", "short"),
-    [
-        ("NVIDIA H100 80GB HBM3", "H100"),
-        ("NVIDIA H200", "H200"),
-        ("NVIDIA A100-SXM4-80GB", "A100"),
-        ("NVIDIA A100-PCIE-40GB", "A100"),
-        ("Tesla T4", "T4"),
-        ("NVIDIA GeForce RTX 4090", "RTX-4090"),
-        ("NVIDIA RTX A6000", "RTX-A6000"),
-        ("Intel(R) Arc(TM) B580 Graphics", "Arc-B580"),
-        ("Intel(R) Data Center GPU Max 1550", "Max-1550"),
-        ("NVIDIA", "NVIDIA"),
-    ],
-)
-def test_chips_have_short_names(name: str, short: str) -> None:
-    assert chip(name) == short
 
 
 FALLBACK_WARNINGS = [
@@ -121,99 +98,25 @@ def test_a_silent_fallback_is_seen_in_the_trace(monkeypatch: pytest.MonkeyPatch)
     assert notice.reason == "the call went through aten::_to_cpu"
 
 
-REFUSED = [
-    NotImplementedError("The operator 'aten::geqrf' is not currently implemented for the device"),
-    RuntimeError("\"geqrf_cpu\" not implemented for 'Half'"),
-    RuntimeError("linalg.svd: keyword argument `driver=` is only supported on CUDA inputs"),
-    RuntimeError("linalg.svd: Expected a floating point or complex tensor as input. Got Int"),
-    RuntimeError("linalg.qr: Low precision dtypes not supported. Got Half"),
-    TypeError("Cannot convert a MPS Tensor to float64 dtype as it doesn't support float64."),
-    RuntimeError("Calling torch.linalg.qr requires compiling PyTorch with LAPACK"),
-    RuntimeError("CUDA error: operation not permitted when stream is capturing"),
-    type("Unsupported", (RuntimeError,), {})("call_function args"),
-]
-BROKEN = [
-    RuntimeError("DispatchStub: missing kernel for mps INTERNAL ASSERT FAILED, not supported"),
-    RuntimeError("cusolver error: CUSOLVER_STATUS_EXECUTION_FAILED, when calling `gesvdj`"),
-    RuntimeError("Failed to create Metal pipeline: this option is not supported"),
-    RuntimeError("CUDA error: an illegal memory access was encountered"),
-    RuntimeError("The size of tensor a (3) must match the size of tensor b (4)"),
-    torch.linalg.LinAlgError("linalg.svd: not supported: the algorithm failed to converge"),
-    torch.OutOfMemoryError("CUDA out of memory. This size is not supported."),
-    KeyError("not supported"),
-]
-
-
-@pytest.mark.parametrize("error", REFUSED, ids=str)
-def test_refusals(error: Exception) -> None:
-    reason = Fake().refusal(error)
-    assert reason is not None
-    assert reason.startswith(f"{type(error).__name__}: ")
-    assert not Fake().fatal(error)
-
-
-@pytest.mark.parametrize("error", BROKEN, ids=str)
-def test_breakages_are_no_refusals(error: Exception) -> None:
-    assert Fake().refusal(error) is None
-
-
-def test_the_wrapped_error_counts() -> None:
-    def raised(inner: Exception) -> Exception:
-        try:
-            raise RuntimeError("backend='inductor' raised") from inner
-        except RuntimeError as outer:
-            return outer
-
-    assert Fake().refusal(raised(REFUSED[0])) == f"NotImplementedError: {REFUSED[0]}"
-    assert Fake().refusal(raised(BROKEN[0])) is None
-    assert Fake().fatal(raised(BROKEN[3]))
-    loop = RuntimeError("loop")
-    loop.__cause__ = loop
-    assert list(chain(loop)) == [loop]
-
-
-FATAL = [
-    (Cuda(), "CUDA error: an illegal memory access was encountered"),
-    (Cuda(), "CUDA error: device-side assert triggered"),
-    (Cuda(), "CUDA error: unspecified launch failure"),
-    (Cuda(), "CUDA error: uncorrectable ECC error encountered"),
-    (Rocm(), "HIP error: an illegal memory access was encountered"),
-    (Rocm(), "HIP error: unspecified launch failure"),
-    (Xpu(), "Native API failed. Native API returns: 20 (UR_RESULT_ERROR_DEVICE_LOST)"),
-    (Mps(), "Error: command buffer exited with error status."),
-    (Mps(), "Metal pipeline state could not be created (XPC_ERROR_CONNECTION_INTERRUPTED)"),
-]
-
-
-@pytest.mark.parametrize(("backend", "text"), FATAL, ids=lambda value: getattr(value, "name", None))
-def test_fatal_errors(backend: Backend, text: str) -> None:
-    assert backend.fatal(RuntimeError(text))
-    assert backend.refusal(RuntimeError(text)) is None
-
-
-def test_sticky_error_codes_are_fatal_whatever_they_say() -> None:
-    error = RuntimeError("CUDA error: something new")
-    assert not Cuda().fatal(error)
-    error.error_code = 719  # type: ignore[attr-defined]
-    assert Cuda().fatal(error)
-    error.error_code = 2  # type: ignore[attr-defined]
-    assert not Cuda().fatal(error)
-
-
-def test_running_out_of_memory_is_not_fatal() -> None:
-    for error in (
-        torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2 GiB"),
-        RuntimeError("MPS backend out of memory (MPS allocated: 1 GB)"),
-        RuntimeError("DefaultCPUAllocator: can't allocate memory: you tried to allocate 9 bytes"),
-        MemoryError(),
-    ):
-        assert all(b.exhausted(error) and not b.fatal(error) for b in devices.discover().values())
-    assert not Fake().exhausted(RuntimeError("no memory of that"))
-
-
 def test_without_graphs_record_is_a_refusal() -> None:
     with pytest.raises(NotImplementedError, match="fake has no device-graphs"):
         Fake().record("fake:0", lambda: None)
+
+
+def test_a_trace_only_listens(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Shapes, memory, stacks, flops and modules cost time and are not asked for."""
+    asked: list[Any] = []
+    config = _profiler.ProfilerConfig
+
+    def spied(state: Any, *options: Any) -> Any:
+        asked.append((state, options[:5]))
+        return config(state, *options)
+
+    monkeypatch.setattr(_profiler, "ProfilerConfig", spied)
+    with _traces.calls() as names:
+        torch.ones(2).exp()
+    assert "aten::exp" in names
+    assert asked == [(_profiler.ProfilerState.CPU, (False,) * 5)]
 
 
 class Promise(torch.Tensor):
