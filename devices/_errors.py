@@ -44,6 +44,8 @@ UNCAPTURABLE = (
     r"would make the legacy stream depend on a capturing",
     r"failed due to a previous error during capture",
     r"not (permitted|allowed|supported) (during|while|when) .*captur",
+    r"during (CUDA|HIP|XPU) graph capture",
+    r"(recording to|associated with) a command graph",  # SYCL
 )
 
 #: Running out of memory: nobody's fault, but the case is not measured.

@@ -7,6 +7,7 @@ namespace {
 using Function = void (*)(int64_t graph, const char* step);
 Function function = nullptr;
 thread_local std::string failure;  // of this thread's last step
+thread_local bool numerical;       // that of a factorization, which has an error class of its own
 
 class Graph final : public at::GraphImplInterface {
  public:
@@ -28,6 +29,7 @@ class Graph final : public at::GraphImplInterface {
     TORCH_CHECK(function != nullptr, "nobody does the steps of this graph");
     failure.clear();
     function(number_, name);
+    TORCH_CHECK_LINALG(failure.empty() || !numerical, failure);
     TORCH_CHECK(failure.empty(), failure);
   }
   static inline int64_t count_ = 0;
@@ -36,7 +38,10 @@ class Graph final : public at::GraphImplInterface {
 
 }  // namespace
 
-extern "C" void fail(const char* message) { failure = message; }
+extern "C" void fail(const char* message, bool in_factorization) {
+  failure = message;
+  numerical = in_factorization;
+}
 
 // Take the function; the first time, register the graphs with PyTorch.
 extern "C" void serve(Function given) {

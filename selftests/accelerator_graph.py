@@ -52,9 +52,10 @@ def register(new: Callable[[], Any]) -> str:
             else:
                 getattr(graphs[number], name.decode())()
         except Exception as error:
-            library.fail((str(error) or type(error).__name__).encode())
+            text = str(error) or type(error).__name__
+            library.fail(text.encode(), isinstance(error, torch.linalg.LinAlgError))
 
-    library.serve.argtypes, library.fail.argtypes = [STEP], [ctypes.c_char_p]
+    library.serve.argtypes, library.fail.argtypes = [STEP], [ctypes.c_char_p, ctypes.c_bool]
     library.serve(step)
     _served.append(step)
     atexit.register(library.serve, STEP())  # graphs that are still there then have nobody to ask

@@ -4,7 +4,7 @@ PyTorch takes its tensors for those of an out-of-tree backend (PrivateUse1). The
 ``sim:0``, their own storage, strides and views; only that their memory is host memory, and each
 operation is computed by the CPU kernel on an alias of it. So the whole path of a real device is
 walked: transfers, dispatch, metadata, ``out=``, refusals, CPU fallbacks, errors that show at the
-next synchronisation. What the device does can be made wrong::
+next synchronisation, graphs (``sim_graphs.py``). What the device does can be made wrong::
 
     with sim.plant(lambda op, args, kwargs, compute: ...):   # see ``plant``
     with sim.fall_back("_linalg_svd"):                       # computed by the CPU, with a warning
@@ -35,7 +35,7 @@ from torch.utils import _pytree as pytree
 from torch.utils import backend_registration
 
 from devices.privateuse1 import UNREGISTERED, PrivateUse1
-from selftests import sim_graphs
+from selftests import accelerator_graph, sim_graphs
 from selftests.sim_graphs import Recorder, Step
 
 NAME = "sim"
@@ -72,6 +72,7 @@ class Sim(PrivateUse1):
 
     def setup(self) -> None:
         enable()
+        accelerator_graph.register(sim_graphs.Graph)
 
     def describe(self, device: str) -> dict[str, str]:
         return {"name": "simulated accelerator", "chip": "sim", "driver": "1.0"}

@@ -138,6 +138,7 @@ CAPTURES = (
         "recorded and replayed by ``torch.accelerator.Graph``",
         partial(graph, way="device-graph"),
         _without("device-graph"),
+        common=True,
     ),
     Capture(
         "native-graph",
