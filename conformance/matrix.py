@@ -66,6 +66,8 @@ def plan_cases(
     operation = OPERATIONS[operation_name]
     if profile_name not in plan.profiles or (plan.streams and not abilities.streams):
         return ()
+    if plan.name in abilities.missing:  # out
+        return ()
     axes = _axes(plan, profile, operation, abilities)
     allowed = {(i, j): _mask(axes[i], axes[j], _RULES[i, j], profile) for i, j in _RULES}
     strength = profile.strength if plan.name == "matrix" else profile.strength - 1

@@ -87,9 +87,11 @@ def numpy_dtype(dtype: torch.dtype) -> np.dtype:
 Metadata = tuple[tuple[int, ...], tuple[int, ...], torch.dtype, str]
 
 
-def metadata(tensor: torch.Tensor) -> Metadata:
+def metadata(tensor: torch.Tensor, strided: bool = True) -> Metadata:
     """Shape, strides, dtype and device type. A stride that steps nowhere counts as 0."""
     shape, empty = tuple(tensor.shape), tensor.numel() == 0
+    if not strided:
+        return shape, (), tensor.dtype, tensor.device.type
     strides = tuple(
         0 if empty or size == 1 else stride
         for size, stride in zip(shape, tensor.stride(), strict=True)
@@ -97,14 +99,18 @@ def metadata(tensor: torch.Tensor) -> Metadata:
     return shape, strides, tensor.dtype, tensor.device.type
 
 
-def predicted(call: Any, operands: Sequence[torch.Tensor]) -> list[Metadata]:
+def predicted(call: Any, operands: Sequence[torch.Tensor], strided: bool = True) -> list[Metadata]:
     """What FakeTensor says the results of ``call`` look like on the operands' device.
 
     A compiler plans memory by this prediction. A bare meta tensor would not do: it has no device
-    and predicts other strides for Vh.
+    and predicts other strides for Vh. Where strides mean nothing, shapes and dtypes are the CPU's.
     """
     with _fake_mode():
-        return [metadata(result) for result in call(*map(_fake, operands))]
+        if strided:
+            return [metadata(result) for result in call(*map(_fake, operands))]
+        on_cpu = [torch.empty(tuple(t.shape), dtype=t.dtype) for t in operands]
+        kind = operands[0].device.type
+        return [(*metadata(result, False)[:3], kind) for result in call(*on_cpu)]
 
 
 @cache

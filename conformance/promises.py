@@ -16,8 +16,7 @@ from conformance.trial import Array, Trial, widened
 def common(trial: Trial) -> dict[str, Array | float]:
     """The measures that hold for any call: metadata, untouched, layout, batch, repeat."""
     found: dict[str, Array | float] = {}
-    if trial.backend.metadata:
-        found["metadata"] = metadata_kept(trial)
+    found["metadata"] = metadata_kept(trial)
     if trial.thorough and len(trial.index):
         if trial.layout.name != "row-major":
             found["layout"] = _against_row_major(trial)
@@ -31,7 +30,7 @@ def common(trial: Trial) -> dict[str, Array | float]:
 
 def metadata_kept(trial: Trial) -> float:
     """0 when shape, strides, dtype and device are FakeTensor's, or those of ``out``."""
-    got = [metadata(t) for t in trial.results]
+    got = [metadata(t, trial.backend.strides) for t in trial.results]
     if trial.receiver:
         same = all(a is b for a, b in zip(trial.results, trial.receiver.views, strict=True))
         return 0.0 if same and got == expected_metadata(trial) else np.inf
@@ -45,7 +44,7 @@ def expected_metadata(trial: Trial) -> list[Metadata]:
     views = [p.view for p in trial.operands]
     key = (trial.case.operation, trial.case.variant, *(_signature(v) for v in views))
     if key not in _PREDICTIONS:
-        _PREDICTIONS[key] = predicted(trial.function, views)
+        _PREDICTIONS[key] = predicted(trial.function, views, trial.backend.strides)
     return _PREDICTIONS[key]
 
 

@@ -142,7 +142,11 @@ class Session:
     def facts(self) -> dict[str, dict[str, str]]:
         """What each device says of itself."""
         return {
-            t.id: {**t.backend.describe(t.device), "backend": t.backend.name}
+            t.id: {
+                **t.backend.describe(t.device),
+                **({"without": t.backend.lacks()} if t.backend.lacks() else {}),
+                "backend": t.backend.name,
+            }
             for t in self.targets.values()
         }
 
@@ -198,6 +202,8 @@ def _offered(backend: Backend, layout: str) -> bool:
         return backend.out
     if layout == "requires-grad":
         return backend.autograd
+    if layout == "negative" and not backend.negative:
+        return False
     return backend.strided or layout == "row-major"
 
 

@@ -194,7 +194,8 @@ class Trial:
     ) -> tuple[Placed, ...]:
         """Host operands with ``batch`` batch axes on the device, in a layout."""
         kind = LAYOUTS[layout]
-        return tuple(place(a, kind, self.backend, self.device, batch) for a in arrays)
+        with self.backend.active(self.device):
+            return tuple(place(a, kind, self.backend, self.device, batch) for a in arrays)
 
     def call(self, arrays: Sequence[Array]) -> tuple[Array, ...]:
         """The raw results of the case's call on other, contiguous host operands."""
@@ -220,7 +221,8 @@ class Trial:
         missing = capture.missing(self.backend, self.device)
         if missing:
             raise Refused(missing)
-        function = capture.prepare(Call(self.function, views, self.backend, self.device))
+        with self.backend.active(self.device):
+            function = capture.prepare(Call(self.function, views, self.backend, self.device))
         started = time.perf_counter()
         with self.backend.fallback(self.device) as watch:
             results = self.attempt(lambda: function(*views, **out), refusable=True)
@@ -241,8 +243,9 @@ class Trial:
         Any other error is the caller's, and so is the refusal of a call that only checks the case.
         """
         try:
-            results = call()
-            self.backend.synchronize(self.device)
+            with self.backend.active(self.device):
+                results = call()
+                self.backend.synchronize(self.device)
         except Exception as error:
             reason = self.backend.refusal(error) if refusable else None
             if reason:
@@ -293,13 +296,17 @@ class Trial:
     def refuses(self, call: Callable[[], Any]) -> float:
         """0 if the call ends in a RuntimeError that has something to say, inf otherwise.
 
-        An error that says that something broke, or that memory ran out, is raised.
+        So does what the device itself declares to be a clean refusal, of whatever class. An error
+        that says that something broke, or that memory ran out, is raised.
         """
         try:
-            call()
-            self.backend.synchronize(self.device)
-        except (RuntimeError, NotImplementedError) as error:
+            with self.backend.active(self.device):
+                call()
+                self.backend.synchronize(self.device)
+        except Exception as error:
             text = str(error)
+            if not isinstance(error, RuntimeError) and self.backend.refusal(error) is None:
+                raise
             if self.backend.exhausted(error) or self.backend.fatal(error):
                 raise
             return np.inf if not text or matches(self.backend.breakages, text) else 0.0

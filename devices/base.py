@@ -11,10 +11,20 @@ How do I add a device?
 3. ``python -m conformance devices`` shows it, ``pytest --device NAME`` runs on it, and the table
    ``[NAME]`` of ``tolerances.toml`` is its own.
 
-A backend knows no operation. It may be odd: enabled late (``setup``), lazily executed
-(``synchronize`` must force the work), made of tensor subclasses (``send`` and ``fetch``), without
-strides, ``out=``, float64 or complex numbers. What it does not have should raise
-``NotImplementedError``; that is reported as unsupported.
+A backend knows no operation. It may be odd, and each oddity has its place:
+
+- enabled late: ``setup``, once per process; or only inside a ``with``: ``active``, in each thread;
+- lazily executed: ``synchronize`` must force the work of all results that are still alive;
+- tensor subclasses, with transfers of their own: ``send``, ``fetch`` and ``active``;
+- no strides that mean anything (``strides``), no views (``strided``), no lazy negation
+  (``negative``), no ``out=``, no gradients: attributes, and the cases that need them are left out;
+- no float64, no complex numbers: ``dtypes``, or ``dtypes_on`` where its devices differ;
+- operations that do not exist: whatever error says so. ``NotImplementedError`` is always taken for
+  a clean refusal, other errors if ``refusing`` has their class or ``refusals`` their words. The
+  case is then reported as unsupported, with the reason.
+- results in a tuple of its own: any sequence of tensors in the documented order will do.
+
+``examples/plugins/`` has plug-ins for three such devices.
 
 Importing a backend's module must be harmless on a machine without the device: ``absent`` says why.
 """
@@ -23,7 +33,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -97,7 +107,10 @@ class Backend:
     """Work can be put on side streams (``torch.Stream``)."""
 
     strided: bool = True
-    """Tensors have strides that ``as_strided`` and slicing can set freely."""
+    """Operands can be views: slices, transposes, blocks of larger tensors, expanded ones."""
+
+    negative: bool = True
+    """There are lazy negative views (``torch._neg_view``; the imaginary part of a conjugate)."""
 
     out: bool = True
     """Operations take ``out=``."""
@@ -105,8 +118,9 @@ class Backend:
     autograd: bool = True
     """Tensors can ask for gradients."""
 
-    metadata: bool = True
-    """Strides, dtype and device of results equal what ``FakeTensor`` predicts."""
+    strides: bool = True
+    """Strides of results equal what ``FakeTensor`` predicts. Without, only their shape, dtype and
+    device have to: where a tensor reports strides that it does not have."""
 
     deterministic: bool = False
     """The same call on the same bits gives the same bits (promised, not merely usual)."""
@@ -123,6 +137,9 @@ class Backend:
 
     refusals: tuple[str, ...] = _errors.REFUSALS
     """Regular expressions of the messages of a clean "not supported"."""
+
+    refusing: frozenset[str] = _errors.REFUSING
+    """Names of the error classes that are a clean "not supported" whatever their message says."""
 
     breakages: tuple[str, ...] = _errors.BREAKAGES
     """Regular expressions of messages that are never a clean refusal, whatever else they say."""
@@ -150,6 +167,25 @@ class Backend:
 
     def setup(self) -> None:
         """Enable the backend. Called once, before the first use; its error is the user's."""
+
+    def active(self, device: str) -> AbstractContextManager[object]:
+        """What has to be in force while tensors of the device are made, viewed and computed with.
+
+        Entered in the thread that does so, for each transfer and each call, and left before
+        the suite goes on with work of its own: a mode that catches host tensors too does no harm.
+        """
+        return nullcontext()
+
+    def lacks(self) -> str:
+        """What such devices do not have, so that no case asks for it: for the report's reader."""
+        missing = {
+            "views": self.strided,
+            "lazy negation": self.negative,
+            "strides": self.strides,
+            "out=": self.out,
+            "gradients": self.autograd,
+        }
+        return ", ".join(name for name, there in missing.items() if not there)
 
     def describe(self, device: str) -> dict[str, str]:
         """What a reader of a report wants to know of the device.
@@ -276,7 +312,7 @@ class Backend:
             if broken or isinstance(link, torch.linalg.LinAlgError):
                 return None
         for link in chain(error):
-            named = isinstance(link, NotImplementedError) or type(link).__name__ in _errors.REFUSING
+            named = isinstance(link, NotImplementedError) or type(link).__name__ in self.refusing
             plain = isinstance(link, RuntimeError | TypeError | ValueError)
             if named or (plain and matches(self.refusals, str(link))):
                 return first_line(link)

@@ -156,7 +156,7 @@ class Lazy(Backend):
     name = "lazy"
     dtypes = ("float32",)
     compilers = ()
-    strided = out = autograd = metadata = False
+    strided = out = autograd = strides = False
     ready = False
 
     def devices(self) -> list[str]:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import contextlib
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import numpy as np
 import pytest
 import torch
 
 from conformance.fresh import in_fresh_process
+from conformance.placing import Placed
 from conformance.promises import difference
 from conformance.trial import Trial
 from tests import test_cholesky, test_eigh, test_qr, test_svd
@@ -81,8 +82,7 @@ def test_overwritten_operand(trial: Trial) -> None:
     placed = trial.placed(trial.arrays())
     trial.attempt(lambda: trial.function(*(p.view for p in placed)))
     new = scaled(trial, 2)
-    for old, array in zip(placed, new, strict=True):
-        old.view.copy_(trial.backend.send(torch.from_numpy(array), trial.device))
+    trial.attempt(lambda: overwritten(trial, placed, new))
     results = trial.fetched(trial.attempt(lambda: trial.function(*(p.view for p in placed))))
     trial.judge(layout=difference(trial, trial.call(new), results))
 
@@ -145,6 +145,16 @@ def test_first_call(trial: Trial) -> None:
 def test_first_threads(trial: Trial) -> None:
     """The first calls of a fresh process, from four threads at once, are right."""
     trial.adopt(in_fresh_process(test_threads, trial))
+
+
+def overwritten(
+    trial: Trial, placed: Sequence[Placed], new: Sequence[np.ndarray]
+) -> tuple[torch.Tensor, ...]:
+    """The operands, now holding the new values."""
+    return tuple(
+        old.view.copy_(trial.backend.send(torch.from_numpy(array), trial.device))
+        for old, array in zip(placed, new, strict=True)
+    )
 
 
 def bigger(trial: Trial, size: int) -> list[np.ndarray]:

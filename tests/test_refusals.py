@@ -32,8 +32,9 @@ def test_refused_non_square(trial: Trial) -> None:
 def refused(trial: Trial, dtype: torch.dtype | None = None) -> float:
     """0 if the call on ones of the case's shape is refused with a message, inf otherwise."""
     dtype = dtype or getattr(torch, trial.case.dtype)
-    ones = trial.backend.send(torch.ones(trial.case.shape, dtype=dtype), trial.device)
-    vector = trial.backend.send(torch.ones(trial.case.shape[-1:], dtype=dtype), trial.device)
+    with trial.backend.active(trial.device):
+        ones = trial.backend.send(torch.ones(trial.case.shape, dtype=dtype), trial.device)
+        vector = trial.backend.send(torch.ones(trial.case.shape[-1:], dtype=dtype), trial.device)
     operands = {
         "cholesky_solve": (ones, ones),
         "householder_product": (ones, vector),

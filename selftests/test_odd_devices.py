@@ -1,0 +1,130 @@
+"""What a device lacks, or wants to have in force, is respected by every test of the suite."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
+import torch
+from torch.overrides import TorchFunctionMode
+
+from conformance.cases import Case
+from conformance.placing import metadata, predicted
+from conformance.runner import perform
+from conformance.session import Session
+from conformance.trial import Trial
+from devices import Target
+from selftests.fake_device import Fake
+from tests import test_history, test_out, test_refusals, test_svd
+
+CASE = "odd:0/svd.reduced/float32/random/4x3/2/sliced/eager"
+
+
+class Nowhere(Exception):
+    """How the device says that it has no such operation."""
+
+
+class Seen(TorchFunctionMode):
+    """Notes what is called while the device is active."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.calls: set[tuple[int, Any]] = set()
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        self.calls.add((threading.get_ident(), func))
+        if func is torch.geqrf:
+            raise Nowhere("aten::geqrf")
+        return func(*args, **(kwargs or {}))
+
+
+class Odd(Fake):
+    """The CPU, usable inside a ``with`` only."""
+
+    name = "odd"
+    strides = negative = out = False
+    refusing = Fake.refusing | {"Nowhere"}
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.seen: list[Seen] = []
+
+    @contextmanager
+    def active(self, device: str) -> Iterator[None]:
+        self.seen.append(Seen())
+        with self.seen[-1]:
+            yield
+
+    def torch_device(self, device: str) -> torch.device:
+        return torch.device("cpu")
+
+    @property
+    def calls(self) -> set[tuple[int, Any]]:
+        return set().union(*(seen.calls for seen in self.seen))
+
+
+@pytest.fixture
+def odd(session: Session) -> Odd:
+    backend = Odd()
+    session.targets["odd:0"] = Target(backend, "odd:0")
+    return backend
+
+
+@pytest.fixture
+def session() -> Session:
+    return Session(device="cpu", profile="quick")
+
+
+def trial(session: Session, case: str) -> Trial:
+    return session.trial(Case.parse(case))
+
+
+def test_calls_and_views_are_made_while_it_is_active(session: Session, odd: Odd) -> None:
+    assert perform(test_svd.test_svd, trial(session, CASE)).verdict == "pass"
+    called = {function for _, function in odd.calls}
+    assert {torch.linalg.svd, torch.Tensor.__getitem__, torch.Tensor.to} <= called
+    assert torch.empty not in called  # the prediction is not the device's
+
+
+def test_it_is_active_in_every_thread(session: Session, odd: Odd) -> None:
+    case = trial(session, CASE.replace("sliced", "row-major"))
+    assert perform(test_history.test_threads, case).verdict == "pass"
+    callers = {thread for thread, function in odd.calls if function is torch.linalg.svd}
+    assert len(callers) >= test_history.THREADS
+
+
+def test_operands_are_overwritten_and_refused_while_it_is_active(
+    session: Session, odd: Odd
+) -> None:
+    case = CASE.replace("sliced", "row-major")
+    assert perform(test_history.test_overwritten_operand, trial(session, case)).verdict == "pass"
+    assert any(function is torch.Tensor.copy_ for _, function in odd.calls)
+    vector = trial(session, "odd:0/geqrf.packed/float32/identity/3/single/row-major/eager")
+    assert perform(test_refusals.test_refused_vector, vector).verdict == "pass"
+
+
+def test_an_error_class_of_its_own_is_a_refusal(session: Session, odd: Odd) -> None:
+    outcome = perform(
+        test_svd.test_svd, trial(session, CASE.replace("svd.reduced", "geqrf.packed"))
+    )
+    assert (outcome.verdict, outcome.reason) == ("unsupported", "Nowhere: aten::geqrf")
+
+
+def test_what_it_lacks_is_left_out_and_said(session: Session, odd: Odd) -> None:
+    layouts = {case.layout for case in session.cases("svd", plan="matrix") if case.device != "cpu"}
+    assert "column-major" in layouts
+    assert not [name for name in layouts if name.startswith("out") or name == "negative"]
+    plan = session.cases("svd", plan="out", test=test_out.test_out_resized.__name__)
+    assert {case.device for case in plan} == {"cpu"}
+    assert session.facts["odd:0"]["without"] == "lazy negation, strides, out="
+    assert "without" not in session.facts["cpu"]
+
+
+def test_without_strides_the_rest_of_the_metadata_is_predicted() -> None:
+    A = torch.randn(2, 3, 4, dtype=torch.complex64).mT
+    expected = [metadata(result, strided=False) for result in torch.linalg.svd(A)]
+    assert predicted(torch.linalg.svd, [A], strided=False) == expected
+    assert [strides for _, strides, _, _ in expected] == [(), (), ()]
