@@ -66,8 +66,10 @@ class Layout:
 
     ``store(A)`` gives the base buffer of a host array ``A`` of shape ``batch + (m, n)``;
     ``view(base, shape)`` gives the operand of shape ``batch + (m, n)``. ``needs`` is "complex",
-    "batch" or "". ``out`` names the layout of preallocated results. One that is not ``common`` is
-    left out by `quick`.
+    "batch", "batches" (two batch axes), "operands" (several) or "". ``shared(axes)`` is how many of
+    the leading batch axes step over one matrix again and again. ``others`` names the layout
+    of all operands but the first, ``out`` that of preallocated results. One that is not ``common``
+    is left out by `quick`.
     """
 
     name: str
@@ -75,6 +77,8 @@ class Layout:
     store: Callable[[Array], Array] = np.ascontiguousarray
     view: Callable[[torch.Tensor, Shape], torch.Tensor] = lambda t, shape: t
     needs: str = ""
+    shared: Callable[[int], int] = lambda axes: 0
+    others: str = ""
     out: str = ""
     common: bool = True
 
@@ -100,6 +104,13 @@ LAYOUTS: dict[str, Layout] = {
             "contiguous, but not at the start of its storage",
             _shifted,
             lambda t, shape: t[_OFFSET : t.numel() - 2].view(shape),
+        ),
+        Layout(
+            "offset-column-major",
+            "column-major, but not at the start of its storage",
+            lambda A: _shifted(_transposed(A)),
+            lambda t, shape: t[_OFFSET : t.numel() - 2].view(*shape[:-2], *shape[:-3:-1]).mT,
+            common=False,
         ),
         Layout(
             "block",
@@ -137,6 +148,16 @@ LAYOUTS: dict[str, Layout] = {
             lambda A: A[(0,) * (A.ndim - 2)].copy(),
             lambda t, shape: t.expand(shape),
             needs="batch",
+            shared=lambda axes: axes,
+        ),
+        Layout(
+            "partly-expanded",
+            "a batch seen again along its first axis, stride 0",
+            lambda A: A[0].copy(),
+            lambda t, shape: t.expand(shape),
+            needs="batches",
+            shared=lambda axes: 1,
+            common=False,
         ),
         Layout(
             "conjugate",
@@ -157,6 +178,36 @@ LAYOUTS: dict[str, Layout] = {
             "a lazy negative view",
             lambda A: -A,
             lambda t, shape: torch._neg_view(t),
+        ),
+        Layout(
+            "conjugate-negative",
+            "a lazy negative view of a lazy conjugate view",
+            lambda A: -np.conj(A),
+            lambda t, shape: torch._neg_view(t.conj()),
+            needs="complex",
+            common=False,
+        ),
+        Layout(
+            "others-column-major",
+            "the first operand row-major, the others column-major",
+            needs="operands",
+            others="column-major",
+        ),
+        Layout(
+            "others-sliced",
+            "the first operand column-major, the others every other row and column",
+            _transposed,
+            lambda t, shape: t.mT,
+            needs="operands",
+            others="sliced",
+            common=False,
+        ),
+        Layout(
+            "others-negative",
+            "the first operand row-major, the others lazy negative views",
+            needs="operands",
+            others="negative",
+            common=False,
         ),
         Layout(
             "requires-grad",

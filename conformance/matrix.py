@@ -3,8 +3,8 @@
 A covering array over variant, dtype, family, shape, batch, layout and capture. In `quick` every
 pair of values that can stand together meets in some case, in `standard` and `full` also every
 triple with the dtype in it, but for those in ``_NOT_WANTED``. Operations that share the kernels of
-another (`DERIVED`) get pairs only, without family x shape. Costly shapes and batches are run on a
-few values of the other axes (``_RULES``).
+another (`DERIVED`) get pairs only, without family x shape and family x layout. Costly shapes and
+batches are run on a few values of the other axes (``_RULES``).
 """
 
 from __future__ import annotations
@@ -29,10 +29,12 @@ from conformance.profiles import (
     DERIVED,
     DERIVED_QUICK,
     FIRST,
+    HEAVIEST,
     HEAVY,
     PROFILES,
     REGIMES,
     SIMILAR,
+    SIMPLE,
     TINY,
     Profile,
     Shape,
@@ -75,7 +77,7 @@ def plan_cases(
         strength = min(strength, 2)
     wanted = set(interactions(len(axes), strength, _DTYPE)) - _NOT_WANTED
     if operation_name in DERIVED:
-        wanted -= {(_FAMILY, _SHAPE)}
+        wanted -= {(_FAMILY, _SHAPE), (_FAMILY, _LAYOUT)}
     rows = covering_array([len(axis) for axis in axes], sorted(wanted), allowed)
     cases = [
         Case(device, operation_name, *(axis[i] for axis, i in zip(axes, row, strict=True)))
@@ -90,7 +92,8 @@ def _regimes(operation: Operation, device: str, abilities: Abilities) -> Iterato
     """The sizes that kernels are chosen by: each once for every dtype, on a plain matrix."""
     variants = [variant.name for variant in operation.variants if plain(variant.name)]
     family = "moderate" if operation.kind == "definite" else "random"
-    for number, (shape, batch) in enumerate(REGIMES):
+    heaviest = [(HEAVIEST, ())] if operation.name in DERIVED else []
+    for number, (shape, batch) in enumerate([*REGIMES, *heaviest]):
         if operation.kind != "general" and shape[0] != shape[-1]:
             continue
         if operation.tall and shape[0] < shape[-1]:
@@ -103,7 +106,7 @@ def _regimes(operation: Operation, device: str, abilities: Abilities) -> Iterato
 _VARIANT, _DTYPE, _FAMILY, _SHAPE, _BATCH, _LAYOUT, _CAPTURE = range(7)
 # Triples that would double the matrix and that no known defect needed.
 _NOT_WANTED = {(_DTYPE, _FAMILY, axis) for axis in (_SHAPE, _BATCH, _LAYOUT)}
-_NOT_WANTED.add((_DTYPE, _SHAPE, _BATCH))
+_NOT_WANTED |= {(_DTYPE, _SHAPE, _BATCH), (_DTYPE, _SHAPE, _LAYOUT)}
 
 
 def _axes(
@@ -134,6 +137,7 @@ def _axes(
             for name, layout in LAYOUTS.items()
             if plan.layouts(name)
             and name not in abilities.missing
+            and (layout.needs != "operands" or len(operation.inputs) > 1)
             and (profile.conformance or layout.common)
         ],
         [name for name in abilities.captures if name in CAPTURES],
@@ -166,7 +170,9 @@ def _heavy_batch(batch: Shape) -> bool:
 def _family_shape(family: str, shape: Shape, profile: Profile) -> bool:
     if "square" in FAMILIES[family].traits and shape[0] != shape[-1]:
         return False
-    return not _heavy_shape(shape) or family in HEAVY
+    if _heavy_shape(shape):
+        return family in HEAVY
+    return family not in SIMILAR or shape in SIMPLE
 
 
 def _family_batch(family: str, batch: Shape, profile: Profile) -> bool:
@@ -190,7 +196,7 @@ def _shape_layout(shape: Shape, layout: str, profile: Profile) -> bool:
 
 def _variant_shape(variant: str, shape: Shape, profile: Profile) -> bool:
     if _heaviest_shape(shape):
-        return variant.partition("+")[0] in FIRST
+        return variant.partition("+")[0] in FIRST or (shape == HEAVIEST and plain(variant))
     return True
 
 
@@ -209,7 +215,8 @@ def _dtype_layout(dtype: str, layout: str, profile: Profile) -> bool:
 def _batch_layout(batch: Shape, layout: str, profile: Profile) -> bool:
     if _heavy_batch(batch) and layout not in COMPACT:
         return False
-    return LAYOUTS[layout].needs != "batch" or _size(batch) * len(batch) > 0
+    axes = {"batch": 1, "batches": 2}.get(LAYOUTS[layout].needs, 0)
+    return not axes or (len(batch) >= axes and _size(batch) > 0)
 
 
 _RULES: dict[tuple[int, int], Callable[..., bool]] = {

@@ -42,10 +42,10 @@ class Variant:
 class Operation:
     """A function of ``torch.linalg`` (or ``torch``) and how to test it.
 
-    ``kind`` is the kind of matrices it takes (see ``matrices.Family.kinds``), ``results`` the
-    names of its results in order, ``operands`` makes the host arrays it is called with from a
-    stack of matrices, ``tall`` says that it needs m >= n. ``drivers`` says that it takes a
-    ``driver`` argument where the backend has several.
+    ``kind`` is the kind of matrices it takes (see ``matrices.Family.kinds``), ``results`` and
+    ``inputs`` are the names of its results and operands in order, ``operands`` makes the host
+    arrays it is called with from a stack of matrices, ``tall`` says that it needs m >= n.
+    ``drivers`` says that it takes a ``driver`` argument where the backend has several.
     """
 
     name: str
@@ -54,6 +54,7 @@ class Operation:
     results: tuple[str, ...]
     variants: tuple[Variant, ...]
     operands: Operands
+    inputs: tuple[str, ...] = ("A",)
     tall: bool = False
     drivers: bool = False
 
@@ -134,7 +135,7 @@ def _factored(A: Array, variant: Variant, p: Precision, rng: np.random.Generator
 def _right_hand_sides(
     A: Array, variant: Variant, p: Precision, rng: np.random.Generator
 ) -> tuple[Array, ...]:
-    columns = int(rng.choice((1, 2, 3, 17, 65)))
+    columns = int(rng.choice((0, 1, 2, 3, 17, 65)))
     return _random((*A.shape[:-1], columns), p, rng), _factor(A, variant, p, rng)
 
 
@@ -156,7 +157,7 @@ def _reflected(
     A: Array, variant: Variant, p: Precision, rng: np.random.Generator
 ) -> tuple[Array, ...]:
     V, tau = reference.geqrf(A)
-    m, others = A.shape[-2], 1 + A.shape[-1] % 4
+    m, others = A.shape[-2], A.shape[-1] % 5
     C = _random((len(A), *((m, others) if variant.arguments["left"] else (others, m))), p, rng)
     return _round(V, p), _round(tau, p), C
 
@@ -248,6 +249,7 @@ OPERATIONS: dict[str, Operation] = {
                 Variant("upper-broadcast", {"upper": True}, "U", shared=0),
             ),
             _right_hand_sides,
+            inputs=("B", "L"),
         ),
         Operation(
             "cholesky_inverse",
@@ -269,8 +271,17 @@ OPERATIONS: dict[str, Operation] = {
                 Variant("other-above", unused="other"),
             ),
             _reflectors,
+            inputs=("V", "tau"),
             tall=True,
         ),
-        Operation("ormqr", torch.ormqr, "general", ("C",), _SIDES, _reflected),
+        Operation(
+            "ormqr",
+            torch.ormqr,
+            "general",
+            ("C",),
+            _SIDES,
+            _reflected,
+            inputs=("V", "tau", "C"),
+        ),
     )
 }

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cache
 from typing import Any
@@ -18,27 +18,45 @@ Array = np.ndarray
 
 @dataclass(frozen=True)
 class Placed:
-    """A host array on the device: its base buffer there, the view of it, and the host's copy."""
+    """A host array on the device: its base buffer there, the view of it, and the host's copy.
+
+    ``window`` turns a base buffer, of the device or of the host, into what is seen of it.
+    """
 
     base: torch.Tensor
     view: torch.Tensor
     host: Array
+    window: Callable[[torch.Tensor], torch.Tensor]
 
     def touched(self, backend: Backend) -> bool:
         """Have the bits of the base buffer changed, inside or around the view?"""
         return backend.fetch(self.base.detach()).numpy().tobytes() != self.host.tobytes()
 
+    def overrun(self, backend: Backend) -> bool:
+        """Have they changed around the view? What is inside may have been written."""
+        seen = torch.from_numpy(backend.fetch(self.base.detach()).numpy().copy())
+        self.window(seen).copy_(self.window(torch.from_numpy(self.host.copy())))
+        return seen.numpy().tobytes() != self.host.tobytes()
+
 
 def place(array: Array, layout: Layout, backend: Backend, device: str, batch: int) -> Placed:
-    """Send ``array`` to the device and view it in ``layout``.
+    """Send ``array`` with ``batch`` batch axes to the device and view it in ``layout``.
 
-    Only matrices have layouts: an array with one axis besides its ``batch`` axes goes contiguous.
+    A vector lies there as a matrix of one column does; a number is contiguous.
     """
-    if array.ndim != batch + 2:
-        layout = LAYOUTS["row-major"]
-    host = layout.store(array).reshape(array.shape) if array.ndim == 0 else layout.store(array)
+    if array.ndim == batch:
+        base = backend.send(torch.from_numpy(array.copy()), device)
+        return Placed(base, base, array, lambda t: t)
+    vector = array.ndim == batch + 1
+    matrix = array[..., None] if vector else array
+    host = layout.store(matrix)
     base = backend.send(torch.from_numpy(host.copy()), device)
-    return Placed(base, layout.view(base, array.shape), host)
+
+    def window(t: torch.Tensor) -> torch.Tensor:
+        view = layout.view(t, matrix.shape)
+        return view[..., 0] if vector else view
+
+    return Placed(base, window(base), host, window)
 
 
 @dataclass(frozen=True)
@@ -50,16 +68,25 @@ class Receiver:
 
     @classmethod
     def like(
-        cls, results: Sequence[torch.Tensor], layout: str, backend: Backend, device: str
+        cls,
+        results: Sequence[torch.Tensor],
+        cores: Sequence[int],
+        layout: str,
+        backend: Backend,
+        device: str,
     ) -> Receiver:
-        """Room for results of these shapes and dtypes, laid out as ``layout`` says."""
+        """Room for results of these shapes and dtypes, laid out as ``layout`` says.
+
+        ``cores`` tells how many axes of each are not batch axes.
+        """
         placed = []
-        for result in results:
+        for result, core in zip(results, cores, strict=True):
             dtype = numpy_dtype(result.dtype)
             nothing = np.nan if dtype.kind in "fc" else -77
             sentinel = np.full(tuple(result.shape), nothing, dtype=dtype)
-            kind = LAYOUTS[layout if result.ndim >= 2 else "row-major"]
-            placed.append(place(sentinel, kind, backend, device, result.ndim - 2))
+            placed.append(
+                place(sentinel, LAYOUTS[layout], backend, device, max(0, result.ndim - core))
+            )
         return cls(tuple(placed), tuple(metadata(p.view) for p in placed))
 
     @property
@@ -67,16 +94,9 @@ class Receiver:
         """What is passed as ``out``."""
         return tuple(p.view for p in self.placed)
 
-    def overwritten(self, backend: Backend, layout: str) -> bool:
+    def overrun(self, backend: Backend) -> bool:
         """Has memory around the views changed? Judged after the views were read."""
-        for placed in self.placed:
-            if layout != "sliced" or placed.view.ndim < 2:
-                continue
-            seen = backend.fetch(placed.base).numpy().copy()
-            seen[..., ::2, ::2] = placed.host[..., ::2, ::2]
-            if seen.tobytes() != placed.host.tobytes():
-                return True
-        return False
+        return any(placed.overrun(backend) for placed in self.placed)
 
 
 def numpy_dtype(dtype: torch.dtype) -> np.dtype:

@@ -38,7 +38,7 @@ class Profile:
 _STANDARD_SHAPES = (
     "8 3 5x3 3x5 33 16 65x64 64 1 2 17 32 31 4 5 7 15 63 64x65 65 127 128 129 0 "
     "0x3 3x0 1x7 7x1 129x1 1x129 8x7 4x5 16x17 33x32 32x16 16x32 65x130 130x65 50x5 5x50 "
-    "320x32 32x320 1000x3 3x1000 255 256 257 512 513 1023 1024 1025"
+    "320x32 32x320 1000x3 3x1000 255 256 257 512 513 1024 1025"
 )
 
 PROFILES: dict[str, Profile] = {
@@ -89,7 +89,7 @@ DERIVED = frozenset(
         *("geqrf", "householder_product", "ormqr"),
     ]
 )
-# Families that quick leaves out, since it runs a similar one.
+# Families that quick leaves out, since it runs a similar one; the others run them on SIMPLE shapes.
 SIMILAR = frozenset(
     [
         *("one-large", "arithmetic", "log-uniform", "random-values", "geometric-reversed"),
@@ -118,4 +118,6 @@ REGIMES = (
 COMPACT = ("row-major", "column-major")
 FIRST = ("reduced", "values", "lower", "packed", "plain", "left-plain")
 DERIVED_QUICK = shapes_of("8 5x3 33 3x5 1 0")  # what quick runs derived operations on
+SIMPLE = shapes_of("8 33 5x3 3x5 3 2 17 65 50x5 5x50 16 64")
+HEAVIEST = (1025, 1025)  # of the heaviest shapes the one that every plain variant is run on
 TINY = 9  # elements of a matrix in a heavy batch, at most

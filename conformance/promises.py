@@ -25,6 +25,8 @@ def common(trial: Trial) -> dict[str, Array | float]:
         if trial.backend.deterministic and not trial.layout.out:
             found["repeat"] = _against_repetition(trial)
     found["untouched"] = np.maximum(untouched(trial), _kept(trial))
+    if trial.backend.strided:
+        found["untouched"] = np.maximum(found["untouched"], _shared(trial))
     return found
 
 
@@ -52,7 +54,7 @@ def untouched(trial: Trial) -> float:
     """0 when the operands, and the memory around them and around ``out``, kept their bits."""
     spoilt = any(p.touched(trial.backend) for p in trial.operands)
     if trial.receiver:
-        spoilt |= trial.receiver.overwritten(trial.backend, trial.layout.out)
+        spoilt |= trial.receiver.overrun(trial.backend)
     return np.inf if spoilt else 0.0
 
 
@@ -60,6 +62,13 @@ def _kept(trial: Trial) -> Array:
     """0 where the results still are what they were: no later call has written into them."""
     now = trial.fetched(trial.results)
     return _worst([measures.bitwise(a, b) for a, b in zip(trial.raw, now, strict=True)])
+
+
+def _shared(trial: Trial) -> float:
+    """0 when no result lives in the memory of an operand, which belongs to the caller."""
+    theirs = {p.base.untyped_storage().data_ptr() for p in trial.operands} - {0}
+    ours = {t.untyped_storage().data_ptr() for t in trial.results}
+    return np.inf if ours & theirs else 0.0
 
 
 def _against_row_major(trial: Trial) -> Array:

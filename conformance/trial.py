@@ -118,8 +118,10 @@ class Trial:
     @cached_property
     def index(self) -> Array:
         """Which of the distinct matrices stands at each place of the batch, shape (B,)."""
-        same = self.layout.name == "expanded"
-        return np.zeros_like(self.sample.index) if same else self.sample.index
+        batch = self.case.batch
+        index = self.sample.index.reshape(batch)
+        first = (slice(0, 1),) * self.layout.shared(len(batch))
+        return np.broadcast_to(index[first], batch).ravel()
 
     @cached_property
     def stacks(self) -> tuple[Array, ...]:
@@ -193,9 +195,14 @@ class Trial:
         self, arrays: Sequence[Array], layout: str = "row-major", batch: int = 0
     ) -> tuple[Placed, ...]:
         """Host operands with ``batch`` batch axes on the device, in a layout."""
-        kind = LAYOUTS[layout]
+        first = LAYOUTS[layout]
+        others = LAYOUTS[first.others or layout]
+        layouts = (first, *(others for _ in arrays[1:]))
         with self.backend.active(self.device):
-            return tuple(place(a, kind, self.backend, self.device, batch) for a in arrays)
+            return tuple(
+                place(array, kind, self.backend, self.device, batch)
+                for array, kind in zip(arrays, layouts, strict=True)
+            )
 
     def call(self, arrays: Sequence[Array]) -> tuple[Array, ...]:
         """The raw results of the case's call on other, contiguous host operands."""
@@ -235,7 +242,7 @@ class Trial:
         if not self.layout.out:
             return None
         like = self.attempt(lambda: self.function(*views), refusable=True)
-        return Receiver.like(like, self.layout.out, self.backend, self.device)
+        return Receiver.like(like, self._cores, self.layout.out, self.backend, self.device)
 
     def attempt(self, call: Callable[[], Tensors], refusable: bool = False) -> Tensors:
         """Call and wait. A clean refusal of the case's own call becomes `Refused`.

@@ -13,6 +13,7 @@ from conformance.known_issues import KnownIssues
 from conformance.layouts import LAYOUTS
 from conformance.operations import OPERATIONS
 from conformance.placing import Receiver, metadata, place, predicted
+from conformance.promises import common
 from conformance.runner import Known, perform
 from conformance.session import Session, crash_outcome
 from conformance.trial import Recorded, Refused, Trial
@@ -129,7 +130,7 @@ def test_crash_or_timeout() -> None:
 @pytest.mark.parametrize("batch", [(), (2, 3)])
 def test_layout_holds_the_matrix(name: str, batch: tuple[int, ...]) -> None:
     layout = LAYOUTS[name]
-    if layout.needs == "batch" and not batch:
+    if layout.needs.startswith("batch") and not batch:
         pytest.skip("needs a batch")
     dtype = np.complex64 if layout.needs == "complex" else np.float32
     rng = np.random.default_rng(1)
@@ -137,7 +138,8 @@ def test_layout_holds_the_matrix(name: str, batch: tuple[int, ...]) -> None:
     if dtype == np.complex64:
         A = A + 1j * rng.standard_normal(A.shape).astype(np.float32)
     placed = place(A, layout, CPU, "cpu", len(batch))
-    expected = np.broadcast_to(A[(0,) * len(batch)], A.shape) if name == "expanded" else A
+    first = (slice(0, 1),) * layout.shared(len(batch))
+    expected = np.broadcast_to(A[first], A.shape)
     assert np.array_equal(placed.view.detach().resolve_conj().resolve_neg().numpy(), expected)
     assert not placed.touched(CPU)
     with torch.no_grad():
@@ -145,13 +147,45 @@ def test_layout_holds_the_matrix(name: str, batch: tuple[int, ...]) -> None:
     assert placed.touched(CPU)
 
 
-def test_memory_around_out_is_guarded() -> None:
-    receiver = Receiver.like([torch.zeros(3, 3)], "sliced", CPU, "cpu")
+@pytest.mark.parametrize("name", ["column-major", "sliced", "conjugate", "offset"])
+def test_layout_holds_the_vector(name: str) -> None:
+    tau = np.arange(8, dtype=np.complex64).reshape(2, 4) + 1j
+    view = place(tau, LAYOUTS[name], CPU, "cpu", 1).view
+    assert np.array_equal(view.resolve_conj().numpy(), tau)
+    assert view.stride(-1) == (4 if name == "sliced" else 1)
+
+
+def test_each_operand_has_its_own_layout(session: Session) -> None:
+    case = Case("cpu", "ormqr", "left-plain", "float32", "random", (5, 4), (), "others-sliced")
+    V, tau, C = (placed.view for placed in session.trial(case).operands)
+    assert (V.stride(), tau.stride(), C.stride()[-1]) == ((1, 5), (4,), 2)
+
+
+def test_a_batch_seen_twice(session: Session) -> None:
+    """Along the first axis, or along both, the reference and the operand repeat alike."""
+    for layout, distinct in (("partly-expanded", 2), ("expanded", 1)):
+        case = Case("cpu", "svd", "full", "float32", "mixed", (3, 3), (3, 2), layout)
+        trial = session.trial(case)
+        assert len({A.tobytes() for A in trial.A}) == distinct
+        assert np.array_equal(trial.operands[0].view.reshape(6, 3, 3).numpy(), trial.A)
+
+
+def test_a_result_in_the_memory_of_an_operand_is_not_untouched(session: Session) -> None:
+    trial = session.trial(Case("cpu", "qr", "r", "float32", "moderate", (3, 3), ()))
+    assert common(trial)["untouched"] == 0
+    trial.results = (trial.results[0], trial.operands[0].view)
+    del trial.raw  # read anew: nothing has been written into it since
+    assert common(trial)["untouched"] == np.inf
+
+
+@pytest.mark.parametrize(("size", "core"), [((3, 3), 2), ((3,), 1)])
+def test_memory_around_out_is_guarded(size: tuple[int, ...], core: int) -> None:
+    receiver = Receiver.like([torch.zeros(size)], [core], "sliced", CPU, "cpu")
     assert metadata(receiver.views[0]) == receiver.metadata[0]
     receiver.views[0].fill_(1)
-    assert not receiver.overwritten(CPU, "sliced")
+    assert not receiver.overrun(CPU)
     receiver.placed[0].base[1, 1] = 1
-    assert receiver.overwritten(CPU, "sliced")
+    assert receiver.overrun(CPU)
 
 
 def test_prediction_is_what_eager_does() -> None:
