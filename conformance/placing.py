@@ -125,9 +125,12 @@ def predicted(call: Any, operands: Sequence[torch.Tensor], strided: bool = True)
     A compiler plans memory by this prediction. A bare meta tensor would not do: it has no device
     and predicts other strides for Vh. Where strides mean nothing, shapes and dtypes are the CPU's.
     """
-    with _fake_mode():
-        if strided:
-            return [metadata(result) for result in call(*map(_fake, operands))]
+    mode = _fake_mode()
+    if strided:
+        fakes = [_fake(operand, mode) for operand in operands]
+        with mode:
+            return [metadata(result) for result in call(*fakes)]
+    with mode:
         on_cpu = [torch.empty(tuple(t.shape), dtype=t.dtype) for t in operands]
         kind = operands[0].device.type
         return [(*metadata(result, False)[:3], kind) for result in call(*on_cpu)]
@@ -135,16 +138,23 @@ def predicted(call: Any, operands: Sequence[torch.Tensor], strided: bool = True)
 
 @cache
 def _fake_mode() -> Any:
-    """One mode for the whole process: setting one up costs more than a prediction."""
+    """One mode for the whole process: setting one up costs more than a prediction.
+
+    Its cache of predictions costs more than it saves: no call is predicted twice.
+    """
     from torch._subclasses.fake_tensor import FakeTensorMode
 
-    return FakeTensorMode()
+    mode = FakeTensorMode()
+    mode.cache_enabled = False
+    return mode
 
 
-def _fake(tensor: torch.Tensor) -> torch.Tensor:
+def _fake(tensor: torch.Tensor, mode: Any) -> torch.Tensor:
     """A tensor without data, like ``tensor`` in shape, strides, dtype, device and lazy bits."""
-    fake = torch.empty_strided(
-        tensor.shape, tensor.stride(), dtype=tensor.dtype, device=tensor.device
-    )
-    fake = torch._neg_view(fake) if tensor.is_neg() else fake
-    return fake.conj() if tensor.is_conj() else fake
+    from torch._subclasses.fake_tensor import FakeTensor
+
+    bare = torch.empty_strided(tensor.shape, tensor.stride(), dtype=tensor.dtype, device="meta")
+    fake: torch.Tensor = FakeTensor(mode, bare, tensor.device)
+    with mode:
+        fake = torch._neg_view(fake) if tensor.is_neg() else fake
+        return fake.conj() if tensor.is_conj() else fake
