@@ -15,8 +15,8 @@ from typing import Any
 import pytest
 
 from conformance.cases import Case
-from conformance.session import Session, SetupError, crash_outcome
-from conformance.suite import expected
+from conformance.session import Session, SetupError
+from conformance.suite import died, expected
 from conformance.summary import Summary
 from conformance.trial import Trial
 
@@ -183,8 +183,8 @@ class Recorder:
             return
         seconds = time.monotonic() - self.started.get(crashitem, time.monotonic())
         limit = float(self.config.getoption("timeout", None) or 0)
-        case = crashitem.partition("[")[2].rpartition("]")[0]
-        report.user_properties = [*crash_outcome(case, seconds, limit).properties()]
+        outcome, text = died(session_of(self.config), crashitem, seconds, limit)
+        report.user_properties, report.longrepr = [*outcome.properties()], text
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         crashed = report.when not in ("setup", "call", "teardown")
@@ -220,7 +220,7 @@ class Recorder:
         """Is this a conformance run: a profile that is one, its files, and every case of it?"""
         if not (session.profile.conformance and session.own_files):
             return False
-        return all((test, str(case)) in self.reported for test, case in expected(session))
+        return all((test.__name__, str(case)) in self.reported for test, case in expected(session))
 
     def pytest_terminal_summary(self, terminalreporter: Any) -> None:
         lines = list(self.summary.lines())

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from functools import lru_cache
 from pathlib import Path
+from textwrap import shorten
 from typing import Any, NamedTuple
 
 from packaging.specifiers import InvalidSpecifier, SpecifierSet
@@ -34,6 +35,7 @@ RANGES = ("torch", "driver", "chip", "os", "libraries")
 REQUIRED = ("url", "backend", "what", "cases")
 TEXTS = frozenset(("url", "what", "note", *RANGES))
 SWITCHES = ("report_only", "nan")
+LONGEST = 100  # characters of a note that are told of a case
 KEYS = TEXTS | {"backend", "cases", "measures", *SWITCHES}
 
 
@@ -123,7 +125,9 @@ class KnownIssue:
         )
 
     def __str__(self) -> str:
-        return f"{self.url} ({self.source})"
+        """What a reader of the closing table needs: the gist of the note, and where more is."""
+        gist = shorten(self.note.partition(". ")[0].rstrip("."), LONGEST, placeholder=" ...")
+        return f"{gist}: {self.url} ({self.source})" if gist else f"{self.url} ({self.source})"
 
 
 class _Where(NamedTuple):
@@ -172,31 +176,6 @@ class KnownIssues:
             active = [i for i in self.issues if i.active(backend, where._asdict())]
             self._active[where] = active
         return [issue for issue in active if issue.covers(case, test)] if active else []
-
-    def match(
-        self,
-        case: str,
-        *,
-        backend: str,
-        torch: str,
-        driver: str = "",
-        chip: str = "",
-        os: str = "",
-        libraries: str = "",
-        test: str = "",
-    ) -> KnownIssue | None:
-        """The first of :meth:`matches`, strict ones before those that are only reported."""
-        found = self.matches(
-            case,
-            backend=backend,
-            torch=torch,
-            driver=driver,
-            chip=chip,
-            os=os,
-            libraries=libraries,
-            test=test,
-        )
-        return min(found, key=lambda issue: not issue.strict, default=None)
 
 
 @lru_cache(maxsize=65536)

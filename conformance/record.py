@@ -23,6 +23,7 @@ CHUNK = 1 << 16  # bytes read at a time
 LONGEST_TAG = 4 << 20  # bytes of one tag with its attributes
 DEEPEST = 16  # nested elements; JUnit needs 5
 MOST_PROPERTIES = 10_000  # of one test case or suite
+LONGEST_TEXT = 10_000  # characters that are kept of what a failure tells
 
 
 class RecordError(ValueError):
@@ -71,6 +72,7 @@ class Outcome:
     digest: str = ""
     seconds: float = 0.0
     test: str = ""  # the test function, ``tests.test_svd::test_svd``; known after reading
+    text: str = ""  # what the run told of a failure, likewise
 
     def properties(self) -> list[tuple[str, str]]:
         """The JUnit properties of the test case, in the order in which they are written."""
@@ -149,12 +151,13 @@ class _Reader:
         self.ready: list[Outcome] = []
         self.depth = 0
         self.fed = 0
-        self.bad = False
-        self.test = ""
+        self.bad = self.telling = False
+        self.test = self.text = ""
         self.properties: dict[str, str] | None = None  # of the open test case
         parser = self.parser = expat.ParserCreate()
         parser.StartElementHandler = self._start
         parser.EndElementHandler = self._end
+        parser.CharacterDataHandler = self._tell
         parser.StartDoctypeDeclHandler = self._doctype
         parser.EntityDeclHandler = self._doctype
 
@@ -192,17 +195,22 @@ class _Reader:
         if tag == "testcase":
             name = attributes.get("name", "").partition("[")[0]
             self.test = intern(f"{attributes.get('classname', '')}::{name}")
-            self.properties, self.bad = {}, False
+            self.properties, self.bad, self.text = {}, False, ""
         elif tag in ("failure", "error"):
-            self.bad = True
+            self.bad = self.telling = True
         elif tag == "property":
             into = self.run.properties if self.properties is None else self.properties
             into[attributes.get("name", "")] = attributes.get("value", "")
             if len(into) > MOST_PROPERTIES:
                 raise self._error(f"more than {MOST_PROPERTIES} properties in one place")
 
+    def _tell(self, text: str) -> None:
+        if self.telling:
+            self.text += text[: LONGEST_TEXT - len(self.text)]
+
     def _end(self, tag: str) -> None:
         self.depth -= 1
+        self.telling = False
         if tag != "testcase" or self.properties is None:
             return
         properties, self.properties = self.properties, None
@@ -213,14 +221,14 @@ class _Reader:
 
     def _outcome(self, properties: dict[str, str]) -> Outcome:
         try:
-            outcome = outcome_of(properties, self.test)
+            outcome = outcome_of(properties, self.test, self.text)
         except ValueError as error:
             raise self._error(f"{properties['case'][:200]}: {error}") from error
         assert outcome is not None  # the caller has seen a case
         return outcome
 
 
-def outcome_of(properties: Mapping[str, str], test: str = "") -> Outcome | None:
+def outcome_of(properties: Mapping[str, str], test: str = "", text: str = "") -> Outcome | None:
     """The outcome that the properties of one test tell; None if the test is no case.
 
     Raises:
@@ -241,6 +249,7 @@ def outcome_of(properties: Mapping[str, str], test: str = "") -> Outcome | None:
         digest=properties.get("digest", ""),
         seconds=float(properties.get("seconds") or 0),
         test=test,
+        text=text,
     )
 
 

@@ -93,7 +93,7 @@ def _settled(outcome: Outcome, issues: Sequence[KnownIssue]) -> Outcome:
 
 def explanation(outcome: Outcome, trial: Trial, node: str) -> str:
     """The block a reader sees below a case that failed: what, by how much, where, and how again."""
-    case, sample = trial.case, trial.sample_or_none
+    case, family, sample = trial.case, trial.family, trial.sample_or_none
     lines = [f"case      {outcome.case}", f"promise   {_first_line(trial.promise)}"]
     if outcome.reason:
         lines.append(f"reason    {outcome.reason}")
@@ -101,9 +101,8 @@ def explanation(outcome: Outcome, trial: Trial, node: str) -> str:
         where = f" at matrix {m.index} of the batch" if case.batch else ""
         limit = f"limit {m.limit:.4g} ({m.source})" if m.source else f"limit {m.limit:.4g}"
         lines.append(f"measure   {m.name} = {m.value:.4g}, {limit}{where}")
+    lines.append(f"input     family {family.number} {family.name}: {family.doc}")
     if sample is not None:
-        family = trial.family
-        lines.append(f"input     family {family.number} {family.name}: {family.doc}")
         lines.append(f"digest    {sample.digest} (seed {trial.seed})")
     again = ["python", "-m", "pytest", "-n", "0", node, *_options(trial)]
     lines.append(f"again     {shlex.join(again)}")

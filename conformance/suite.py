@@ -8,8 +8,9 @@ from collections.abc import Iterator
 
 import tests
 from conformance.cases import Case
-from conformance.runner import Test
-from conformance.session import Session
+from conformance.record import Outcome
+from conformance.runner import Test, explanation
+from conformance.session import Session, crash_outcome
 
 
 def marked_tests() -> list[tuple[Test, tuple[str, ...], str]]:
@@ -24,8 +25,17 @@ def marked_tests() -> list[tuple[Test, tuple[str, ...], str]]:
     return found
 
 
-def expected(session: Session) -> Iterator[tuple[str, Case]]:
-    """Every test name and case that a whole run of the session's profile consists of."""
+def expected(session: Session) -> Iterator[tuple[Test, Case]]:
+    """Every test and case that a whole run of the session's profile consists of."""
     for test, operations, plan in marked_tests():
         for case in session.cases(*operations, plan=plan, test=test.__name__):
-            yield test.__name__, case
+            yield test, case
+
+
+def died(session: Session, node: str, seconds: float, limit: float) -> tuple[Outcome, str]:
+    """The outcome of a test whose process died after so many seconds, and its explanation."""
+    name, _, case = node.rpartition("]")[0].partition("[")
+    outcome, trial = crash_outcome(case, seconds, limit), session.trial(Case.parse(case))
+    docs = {test.__name__: test.__doc__ or "" for test, _, _ in marked_tests()}
+    trial.promise = docs.get(name.rpartition("::")[2], "")
+    return outcome, explanation(outcome, trial, node)

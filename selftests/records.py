@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from xml.sax.saxutils import quoteattr
+from xml.sax.saxutils import escape, quoteattr
 
 import numpy as np
 
@@ -37,7 +37,8 @@ def write(
             file.write(f'<testcase classname="{classname}" name={name} time="0.01">')
             file.write(_properties(outcome.properties()))
             if outcome.verdict in BAD:
-                file.write('<failure message="does not conform">at great length</failure>')
+                text = escape(outcome.text or "at great length")
+                file.write(f'<failure message="does not conform">{text}</failure>')
             file.write("</testcase>\n")
         file.write("</testsuite></testsuites>\n")
     return path

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import io
 from collections import Counter
 from pathlib import Path
 
@@ -10,6 +12,7 @@ import pytest
 from lxml import etree
 
 from conformance.cases import Case
+from selftests.commands import command
 from selftests.runs import ROOT, Finished, broken_device, run
 from selftests.sim import Sim
 
@@ -139,6 +142,21 @@ def test_simulated_accelerator_conforms(tmp_path: Path) -> None:
     assert all(o.case.startswith("sim:0/") for o in done.outcomes)
 
 
+def reported(folder: Path, done: Finished) -> None:
+    """``report`` tells what pytest told: the same closing table, each failure in full."""
+    with contextlib.redirect_stdout(io.StringIO()) as told:
+        assert command("report", folder / "record.xml", "--failures", 999) == done.status
+    closing = done.output.partition(" conformance ===")[2].partition("\n")[2].partition("\n===")[0]
+    closing, total, _ = closing.partition(" measures: ")
+    assert total
+    assert closing in told.getvalue()
+    for outcome in done.outcomes:
+        if outcome.verdict not in ("pass", "unsupported", "known", "fallback"):
+            assert outcome.text.startswith(f"case      {outcome.case}\npromise   ")
+            assert outcome.text in told.getvalue()
+            assert all(line in done.output for line in outcome.text.splitlines())
+
+
 @needs_sim
 def test_failure_explains_itself(tmp_path: Path) -> None:
     plugin = broken_device(tmp_path, "if op == 'ormqr': return compute(*args, **kwargs) * 1.01")
@@ -156,6 +174,7 @@ def test_failure_explains_itself(tmp_path: Path) -> None:
         assert text in done.output
     again = next(line for line in done.output.splitlines() if line.startswith("again "))
     assert again.count("tests/test_qr.py::test_ormqr[sim:0/") == 1
+    reported(tmp_path, done)
 
 
 @needs_sim
@@ -182,6 +201,9 @@ def test_death_is_charged_to_its_case(
     assert {Case.parse(o.case).shape for o in died} == {(5, 3)}
     assert {Case.parse(o.case).shape for o in lived} == {(1, 1)}
     assert len(died) + len(lived) == len(done.outcomes) == len({o.case for o in done.outcomes})
+    for text in ("promise   C is multiplied", "input     family ", "again     python -m pytest"):
+        assert all(text in o.text for o in died)
+    reported(tmp_path, done)
 
 
 @needs_sim

@@ -33,7 +33,10 @@ def told(command: Command) -> Command:
     return run
 
 
-def add_tolerances(parser: argparse.ArgumentParser) -> None:
+def add_tolerances(
+    parser: argparse.ArgumentParser,
+    default: str = f"{tolerances.DEFAULT_FILE.name} of this project",
+) -> None:
     """``--tolerances FILE``, repeatable; later files override earlier ones."""
     parser.add_argument(
         "--tolerances",
@@ -41,7 +44,7 @@ def add_tolerances(parser: argparse.ArgumentParser) -> None:
         type=Path,
         metavar="FILE",
         help="the file of limits; repeated, later files override earlier ones "
-        f"(default: {tolerances.DEFAULT_FILE.name} of this project)",
+        f"(default: {default})",
     )
 
 

@@ -1,15 +1,22 @@
-"""Summarise the record of a run: what was run, the verdicts, the worst margins, the failures."""
+"""Tell again what a run found: what was run, the closing table, and each failure in full.
+
+With --tolerances the measures are held against the limits of that file instead of those of the
+run: which cases would fail under limits that are only proposed, without running them again.
+"""
 
 from __future__ import annotations
 
 import argparse
-from collections import Counter
-from collections.abc import Sequence
+import math
+from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 from conformance.cases import Case
-from conformance.cli._common import Progress, number, table, told
-from conformance.record import VERDICTS, Measured, Outcome, Run, rank, stream
+from conformance.cli._common import Progress, add_tolerances, told
+from conformance.record import Measured, Outcome, Run, stream
+from conformance.summary import Summary
+from conformance.tolerances import Tolerances
 
 help = "what a run found: verdicts, worst margins, failures"
 
@@ -23,101 +30,82 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--failures", type=int, default=20, metavar="N", help="show at most so many (default: 20)"
     )
+    add_tolerances(parser, "those of the run")
 
 
 @told
 def run(arguments: argparse.Namespace) -> int:
-    """Status 0; 1 when a run has failures or no case; 2 for a file that is no record."""
-    good = True
+    """Status 0; 1 when a run has failures or judged nothing; 2 for a file that is no record."""
     progress = Progress()
-    for path in arguments.runs:
-        summary = Summary(Run(path))
-        for outcome in stream(summary.run, progress.of(path)):
-            summary.add(outcome, arguments.failures)
-        print(summary.text())
-        good = good and summary.good
-    return 0 if good else 1
+    limits = Tolerances.load(arguments.tolerances) if arguments.tolerances else None
+    good = [_report(path, limits, arguments.failures, progress) for path in arguments.runs]
+    return 0 if all(good) else 1
 
 
-class Summary:
-    """What is kept of the cases while they stream by."""
-
-    def __init__(self, run: Run) -> None:
-        self.run = run
-        self.verdicts: Counter[str] = Counter()
-        self.reasons: Counter[str] = Counter()
-        self.worst: dict[tuple[str, str, str], tuple[Measured, str]] = {}
-        self.bad: list[Outcome] = []
-
-    @property
-    def good(self) -> bool:
-        """Whether the run has cases and none of them is bad."""
-        found = sum(self.verdicts.values())
-        return bool(found) and not self.run.strays and not any(self.verdicts[v] for v in BAD)
-
-    def add(self, outcome: Outcome, keep: int) -> None:
-        """Count one case."""
-        self.verdicts[outcome.verdict] += 1
-        if outcome.verdict == "unsupported":
-            self.reasons[outcome.reason or "no reason given"] += 1
-        if outcome.verdict in BAD and len(self.bad) < keep:
-            self.bad.append(outcome)
-        worst = outcome.worst
-        if worst is not None:
-            case = Case.parse(outcome.case)
-            key = (case.device, case.operation, case.dtype)
-            if key not in self.worst or rank(worst) > rank(self.worst[key][0]):
-                self.worst[key] = worst, outcome.case
-
-    def text(self) -> str:
-        """The summary, ready to print."""
-        properties = self.run.properties
-        stated = [f"{name} {properties[name]}" for name in HEADER if properties.get(name)]
-        lines = [f"{self.run.path}: " + (", ".join(stated) or "no properties")]
-        if properties.get("conformance") != "true":
-            lines.append("This is not a conformance run: cases were left out.")
-        lines += [f"  {name}: {value}" for name, value in properties.items() if _device(name)]
-        counts = [f"{self.verdicts[v]} {v}" for v in VERDICTS if self.verdicts[v]]
-        lines.append(", ".join(counts) or "no case at all")
-        if self.worst:
-            lines += ["", "worst margins", self._margins()]
-        if self.reasons:
-            lines += ["", "unsupported", table(_counted(self.reasons), "  ")]
-        if self.bad:
-            left = sum(self.verdicts[v] for v in BAD) - len(self.bad)
-            lines += ["", "failures", *map(_failure, self.bad)]
-            lines += [f"  and {left} more"] if left else []
-        if self.run.strays:
-            lines += ["", "failed, but not a case", *(f"  {name}" for name in self.run.strays)]
-        return "\n".join([*lines, ""])
-
-    def _margins(self) -> str:
-        rows: list[Sequence[str]] = [
-            (*key, number(m.margin), m.name, number(m.value), number(m.limit), case)
-            for key, (m, case) in sorted(self.worst.items())
-            if m.margin != 0  # refusals and other exact promises that hold
-        ]
-        head = ("device", "operation", "dtype", "margin", "measure", "value", "limit", "case")
-        exact = len(self.worst) - len(rows)
-        return table([head, *rows], "  ") + (f"\n  and 0 for {exact} others" if exact else "")
+def _report(path: Path, limits: Tolerances | None, most: int, progress: Progress) -> bool:
+    """Print the report of one run; whether the run is good."""
+    run, summary = Run(path), Summary()
+    failures: list[str] = []
+    for outcome in stream(run, progress.of(path)):
+        if limits is not None:
+            outcome = _judged(outcome, run, limits)
+        summary.take(outcome)
+        if outcome.verdict in BAD and len(failures) < most:
+            failures.append(_failure(outcome))
+    bad = sum(summary.verdicts[verdict] for verdict in BAD)
+    lines = [*_header(run)]
+    if limits is not None:
+        lines.append(f"judged by {', '.join(str(file.path) for file in limits.files)}")
+    lines += ["", *(summary.lines() if summary.verdicts else ["no case at all"])]
+    for text in failures:
+        lines += ["", text]
+    if bad > len(failures):
+        lines += ["", f"and {bad - len(failures)} more failures"]
+    if run.strays:
+        lines += ["", "failed, but not a case:", *(f"  {name}" for name in run.strays)]
+    print("\n".join([*lines, ""]))
+    return bool(summary.verdicts) and not (bad or run.strays or summary.idle())
 
 
-def _device(name: str) -> bool:
-    return name.startswith("device.")
+def _header(run: Run) -> Iterator[str]:
+    stated = [f"{name} {run.properties[name]}" for name in HEADER if run.properties.get(name)]
+    yield f"{run.path}: " + (", ".join(stated) or "no properties")
+    if run.properties.get("conformance") != "true":
+        yield "This is not a conformance run: cases were left out."
+    for name, text in run.properties.items():
+        if name.startswith("device."):
+            yield f"  {name}: {text}"
 
 
-def _counted(reasons: Counter[str]) -> list[tuple[str, str]]:
-    return [
-        (str(count), reason.partition("\n")[0][:160]) for reason, count in reasons.most_common(20)
-    ]
+def _judged(outcome: Outcome, run: Run, limits: Tolerances) -> Outcome:
+    """The outcome under other limits; what was only recorded stays so."""
+    if outcome.verdict not in ("pass", "fail"):
+        return outcome
+    case = Case.parse(outcome.case)
+    m, n = (*case.shape, 1, 1)[:2]
+    backend, traits = run.backend(case.device), run.traits(case.device)
+
+    def held(measured: Measured) -> Measured:
+        if math.isinf(measured.limit):
+            return measured
+        of = {"operation": case.operation, "measure": measured.name, "dtype": case.dtype}
+        limit = limits.limit(backend=backend, traits=traits, m=m, n=n, **of)
+        return replace(measured, limit=limit.value, source=limit.source)
+
+    judged = replace(outcome, measures=tuple(map(held, outcome.measures)), text="")
+    return replace(judged, verdict="fail" if judged.failing else "pass")
 
 
 def _failure(outcome: Outcome) -> str:
-    lines = [f"  {outcome.verdict}: {outcome.test.rpartition('::')[2]}[{outcome.case}]"]
-    if outcome.reason:
-        lines.append(f"    {outcome.reason.partition(chr(10))[0][:300]}")
-    lines += [
-        f"    {m.name} {number(m.value)}, limit {number(m.limit)}, matrix {m.index}"
-        for m in outcome.failing
-    ]
+    """What the run told of it; of a record that says nothing, what can be told without."""
+    text = outcome.text.strip()
+    if text.startswith("case "):
+        return text
+    lines = [f"case      {outcome.case} ({outcome.test.rpartition('::')[2]}: {outcome.verdict})"]
+    lines += [f"reason    {reason}" for reason in outcome.reason.splitlines()[:1]]
+    for m in outcome.failing:
+        limit = f"limit {m.limit:.4g}" + (f" ({m.source})" if m.source else "")
+        lines.append(
+            f"measure   {m.name} = {m.value:.4g}, {limit} at matrix {m.index} of the batch"
+        )
     return "\n".join(lines)
