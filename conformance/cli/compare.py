@@ -1,8 +1,10 @@
 """Compare two runs: what got worse, what got better, what is newly unsupported or missing.
 
-A case is the same in both when test and case id are. Measures are compared by value, because
-limits may have changed between the runs, and by the worst of each operation, measure and dtype.
-Runs of another profile or seed have other matrices: there only verdicts count.
+A case is the same in both when test and case id are, and only cases of both are compared; how many
+are left out is said. Measures are compared by value, because limits may have changed between the
+runs, and by the worst of each operation, measure and dtype. Runs of another seed have other
+matrices: there only verdicts count. A case that is missing is a loss, and a new one counts, where
+both runs are of one plan: the same profile, seed and suite, both whole or both partial.
 """
 
 from __future__ import annotations
@@ -59,8 +61,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """Status 0; 1 when anything got worse or is missing; 2 for a file that is no record."""
     progress = Progress()
-    before, after = (_digest(path, progress) for path in (arguments.before, arguments.after))
+    before = _digest(arguments.before, progress)
+    after = _digest(arguments.after, progress, before)
+    missing = sorted(before.verdicts.keys() - after.verdicts.keys())
+    added = sorted(after.verdicts.keys() - before.verdicts.keys())
+    if missing:
+        before = _digest(arguments.before, progress, after)
     _differences(before.run, after.run)
+    _left_out(before, after, len(missing), len(added))
     changes = _changes(before, after)
     worse = [c for c in changes if BADNESS[c.after] > BADNESS[c.before]]
     unsupported = [c for c in worse if c.after == "unsupported"]
@@ -68,18 +76,17 @@ def run(arguments: argparse.Namespace) -> int:
     _list("newly unsupported", unsupported, arguments.show)
     better = [c for c in changes if BADNESS[c.after] < BADNESS[c.before]]
     _list("got better", better, arguments.show)
-    same_plan = _same_plan(before.run, after.run)
+    comparable = _same(before.run, after.run, "seed", "suite")
     grown = _grown(before, after, arguments.factor)
-    other = "" if same_plan else " (other matrices, so that is not counted)"
+    other = "" if comparable else " (other matrices, so that is not counted)"
     _measures("measures that got worse" + other, grown)
     _measures("measures that got better", _grown(after, before, arguments.factor), turned=True)
-    missing = sorted(before.verdicts.keys() - after.verdicts.keys())
-    added = [after.verdicts[name] for name in after.verdicts.keys() - before.verdicts.keys()]
-    _missing(missing, arguments.show, same_plan)
-    newly_bad = sum(BADNESS[verdict] >= BADNESS["fail"] for verdict in added)
-    print(f"{len(added)} cases are new, {newly_bad} of them fail")
-    lost = same_plan and (grown or missing)
-    bad = bool(worse or newly_bad or after.run.strays or lost)
+    bad = bool(worse or after.run.strays or (comparable and grown))
+    if _same(before.run, after.run, "profile", "seed", "suite", "conformance"):
+        failing = [name for name in added if BADNESS[after.verdicts[name]] >= BADNESS["fail"]]
+        _names("no longer there", missing, arguments.show)
+        _names("new and failing", failing, arguments.show)
+        bad = bad or bool(missing or failing)
     print("worse" if bad else "nothing got worse")
     return 1 if bad else 0
 
@@ -92,9 +99,12 @@ class Digest:
     verdicts: dict[Name, str] = field(default_factory=dict)
     worst: dict[Group, tuple[Measured, str]] = field(default_factory=dict)
 
-    def add(self, outcome: Outcome) -> None:
-        """Take in one case."""
-        self.verdicts[outcome.test, outcome.case] = outcome.verdict
+    def add(self, outcome: Outcome, other: Digest | None) -> None:
+        """Take in one case; its measures only where another run has the case, too."""
+        name = outcome.test, outcome.case
+        self.verdicts[name] = outcome.verdict
+        if other is not None and name not in other.verdicts:
+            return
         case = Case.parse(outcome.case)
         for m in outcome.measures:
             group = (case.device, case.operation, m.name, case.dtype)
@@ -113,10 +123,10 @@ class Change:
     after: str
 
 
-def _digest(path: Path, progress: Progress) -> Digest:
+def _digest(path: Path, progress: Progress, other: Digest | None = None) -> Digest:
     digest = Digest(Run(path))
     for outcome in stream(digest.run, progress.of(path)):
-        digest.add(outcome)
+        digest.add(outcome, other)
     return digest
 
 
@@ -147,9 +157,8 @@ def _finite(measured: Measured) -> bool:
     return math.isfinite(measured.value)
 
 
-def _same_plan(before: Run, after: Run) -> bool:
-    """Whether both runs were to have the same cases on the same matrices."""
-    names = ("profile", "seed", "conformance", "suite")
+def _same(before: Run, after: Run, *names: str) -> bool:
+    """Whether both runs state the same of themselves."""
     return all(before.properties.get(name) == after.properties.get(name) for name in names)
 
 
@@ -187,12 +196,19 @@ def _measures(
         print()
 
 
-def _missing(missing: Sequence[Name], show: int, same_plan: bool) -> None:
-    if missing:
-        why = "" if same_plan else " (profile, seed or suite differ, so that is no loss)"
-        print(f"no longer there: {len(missing)}{why}")
-        print("\n".join(f"  {_named(name)}" for name in missing[:show]))
-        _more(len(missing) - show)
+def _left_out(before: Digest, after: Digest, missing: int, added: int) -> None:
+    print(f"compared: {len(after.verdicts) - added} cases that are in both")
+    for digest, count in ((before, missing), (after, added)):
+        if count:
+            print(f"left out: {count} cases that are only in {digest.run.path}")
+    print()
+
+
+def _names(title: str, names: Sequence[Name], show: int) -> None:
+    if names:
+        print(f"{title}: {len(names)}")
+        print("\n".join(f"  {_named(name)}" for name in names[:show]))
+        _more(len(names) - show)
 
 
 def _more(left: int) -> None:
