@@ -1,16 +1,18 @@
 """Say which limits apply to a case, or to an operation on a backend, and where they come from.
 
 Every entry that speaks of a measure is shown with its file, line, key and provenance, from the most
-general to the one that decides (marked with ">"). Records of runs add the margins measured.
+general to the one that decides (marked with ">"). Records of runs add the margins measured. The
+files that a plug-in ships count as they do in a run.
 """
 
 from __future__ import annotations
 
 import argparse
+import importlib.util
 import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from conformance.cases import Case
 from conformance.cli._common import (
@@ -29,6 +31,8 @@ from conformance.record import Measured, Run, larger, stream
 from conformance.tolerances import VOCABULARY, Entry, Tolerances
 
 help = "each limit of a case or an operation, where it comes from, and what was measured"
+
+TORCH = importlib.util.find_spec("torch") is not None  # imported only here and there: it is slow
 
 
 class Question(NamedTuple):
@@ -82,6 +86,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="chip:NAME",
         help="the device's chip or driver, where no record says it; may be repeated",
     )
+    parser.add_argument(
+        "--device-plugin",
+        action="append",
+        default=[],
+        metavar="FILE",
+        help="a file with one more backend; may be repeated",
+    )
     add_tolerances(parser)
     add_known_issues(parser)
 
@@ -94,16 +105,26 @@ def run(arguments: argparse.Namespace) -> int:
     if not (cases or (arguments.backend and arguments.operation)):
         print("error: name a case id, or --backend and --operation", file=sys.stderr)
         return USAGE
-    tolerances = Tolerances.load(tolerance_files(arguments))
-    known = KnownIssues.load(known_issue_files(arguments))
     runs = [Run(path) for path in records]
     worst = _measured(runs)
     try:
+        backends = _backends(arguments.device_plugin)
         questions = [*_of_cases(cases, runs, arguments), *_of_operation(arguments)]
+        for question in questions:
+            if backends and question.backend not in backends:
+                raise ValueError(
+                    f"there is no backend {question.backend!r}, only {', '.join(backends)}; "
+                    "--device-plugin FILE brings one"
+                )
     except ValueError as error:
         print(f"error: {error}", file=sys.stderr)
         return USAGE
     for question in questions:
+        own = backends.get(question.backend)
+        limits = [*tolerance_files(arguments), own and own.tolerances()]
+        issues = [*known_issue_files(arguments), own and own.known_issues()]
+        tolerances = Tolerances.load([path for path in limits if path])
+        known = KnownIssues.load([path for path in issues if path])
         print(f"{question.about} on {', '.join((question.backend, *question.traits))}")
         for measure in VOCABULARY[question.operation]:
             if arguments.measure in ("", measure):
@@ -113,13 +134,32 @@ def run(arguments: argparse.Namespace) -> int:
     return 0
 
 
+def _backends(plugins: Sequence[str]) -> dict[str, Any]:
+    """The backends, which may ship files; none where torch, which they are made for, is missing."""
+    if not TORCH:
+        return {}
+    from devices import discover
+
+    return dict(discover(plugins))
+
+
+def _faults(case: Case) -> Iterator[str]:
+    """What no case can be; without torch only an unknown operation is seen."""
+    if TORCH:
+        from conformance.naming import faults
+
+        yield from faults(case)
+    elif case.operation not in VOCABULARY:
+        yield f"no operation is called {case.operation!r}"
+
+
 def _of_cases(
     cases: Sequence[str], runs: Sequence[Run], arguments: argparse.Namespace
 ) -> Iterator[Question]:
     for text in cases:
         case = Case.parse(text)
-        if case.operation not in VOCABULARY:
-            raise ValueError(f"{text!r}: no operation is called {case.operation!r}")
+        for fault in _faults(case):
+            raise ValueError(f"{text!r}: {fault}")
         stated = next((r for r in runs if f"device.{case.device}.name" in r.properties), None)
         backend = arguments.backend or (stated or Run(Path())).backend(case.device)
         traits = tuple(arguments.trait) or (stated.traits(case.device) if stated else ())
@@ -182,4 +222,5 @@ def _issues(question: Question, known: KnownIssues) -> None:
     for issue in known.issues:
         if question.case and issue.concerns(question.backend) and issue.covers(question.case):
             ranges = ", ".join(f"{name} {bounds.text}" for name, bounds in issue.ranges)
-            print(f"known issue {issue} {issue.what}: {ranges or 'any version'}. {issue.note}")
+            where = f"known issue {issue.url} ({issue.source})"
+            print(f"{where} {issue.what}: {ranges or 'any version'}. {issue.note}")
