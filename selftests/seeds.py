@@ -14,10 +14,13 @@ import os
 import sys
 import time
 from collections import Counter
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 
 from conformance.record import Outcome
-from selftests.faults.hunt import Hunt
+from conformance.session import Session
+from conformance.suite import expected
 from selftests.records import write
 
 
@@ -27,13 +30,17 @@ def run(
     """One seed: verdicts, number of measures, CPU seconds and the failures, a line each."""
     profile, seed, threads, device, folder = job
     started = time.process_time()
-    hunt = Hunt(profile, seed, device=device, threads=threads)
+    session = Session(device=device, profile=profile, seed=seed, threads=threads)
     outcomes: list[Outcome] = []
     with open(os.devnull, "w") as null, contextlib.redirect_stdout(null):
-        for test, case in hunt.every_case():
-            outcomes.append(hunt.outcome(test, case))
+        for test, case in expected(session):
+            node = f"{test.__module__.replace('.', '/')}.py::{test.__name__}[{case}]"
+            outcome, text = session.perform(test, session.trial(case), node)
+            name = f"{test.__module__}::{test.__name__}"
+            outcomes.append(replace(outcome, test=name, text=text))
     if folder:
-        write(folder / f"{profile}-{seed}.xml", outcomes, hunt.session.properties())
+        whole = {"conformance": str(session.profile.conformance).lower()}
+        write(folder / f"{profile}-{seed}.xml", outcomes, session.properties() | whole)
     failures = [
         f"{o.case}: {', '.join(f'{m.name} {m.value:.3g}' for m in o.failing)} {o.reason}"
         for o in outcomes
@@ -61,8 +68,9 @@ def main() -> int:
     common = (arguments.threads, arguments.device, arguments.folder)
     jobs = [(arguments.profile, seed, *common) for seed in seeds]
     failed = measured = 0
-    with multiprocessing.get_context("spawn").Pool(arguments.jobs, maxtasksperchild=1) as pool:
-        for seed, verdicts, measures, seconds, failures in pool.imap(run, jobs):
+    fresh = multiprocessing.get_context("spawn")
+    with ProcessPoolExecutor(arguments.jobs, fresh, max_tasks_per_child=1) as pool:
+        for seed, verdicts, measures, seconds, failures in pool.map(run, jobs):
             measured += measures
             failed += len(failures)
             told = ", ".join(f"{count} {verdict}" for verdict, count in verdicts.items())

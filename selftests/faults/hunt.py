@@ -57,10 +57,6 @@ class Hunt:
         for turn in zip_longest(*queues):
             yield from (entry for entry in turn if entry is not None)
 
-    def every_case(self) -> Iterator[tuple[Test, Case]]:
-        """The cases of all tests but those that start a process of their own."""
-        return self.cases(frozenset(OPERATIONS))
-
     def run(self, fault: Fault) -> Catch:
         """The first case that fails with the fault planted."""
         started, tried = time.process_time(), 0
