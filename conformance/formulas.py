@@ -83,7 +83,7 @@ class Condition:
 def rescaled(text: str, factor: float) -> str:
     """The formula text times a factor: a leading coefficient is replaced, else one is put in front.
 
-    ``rescaled("2 * sqrt(n)", 1.5)`` is ``"3 * sqrt(n)"``.
+    ``rescaled("2 * sqrt(n)", 1.5)`` is ``"3 * sqrt(n)"``. The coefficient is rounded up.
     """
     tree = _tree(text)
     left = tree
@@ -91,8 +91,17 @@ def rescaled(text: str, factor: float) -> str:
         left = left.left
     match left:
         case ast.Constant(value=int() | float() as number, col_offset=0) if left is not tree:
-            return f"{number * factor:.3g}{text.strip()[left.end_col_offset :]}"
-    return f"{factor:.3g} * ({text.strip()})"
+            return f"{rounded_up(number * factor, 3):g}{text.strip()[left.end_col_offset :]}"
+    return f"{rounded_up(factor, 3):g} * ({text.strip()})"
+
+
+def rounded_up(value: float, digits: int = 2) -> float:
+    """The next number with so many significant digits that is not smaller."""
+    if value <= 0 or not math.isfinite(value):
+        return value
+    places = digits - 1 - math.floor(math.log10(value))
+    text = f"{math.ceil(round(value * 10.0**places, 6))}e{-places}"
+    return float(text)
 
 
 def _tree(text: str) -> ast.expr:

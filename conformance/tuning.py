@@ -19,7 +19,7 @@ from typing import NamedTuple
 import numpy as np
 
 from conformance.cases import Case
-from conformance.formulas import Formula, rescaled
+from conformance.formulas import Formula, rescaled, rounded_up
 from conformance.record import Measured, Outcome, RecordError, Run, stream
 from conformance.tails import Fit, fit_maxima
 from conformance.tolerances import EXACT, PROBES, Entry, Place, Tolerances
@@ -29,11 +29,13 @@ COUNTED = frozenset(("pass", "fail", "fixed"))
 `known` defect must not widen a limit."""
 
 PARTS = 32  # a run's measures are dealt to so many parts, for when there are few runs
-FEWEST_BLOCKS = 20  # maxima that a fit needs
+FEWEST_BLOCKS = 40  # maxima that a fit needs
 FEWEST_IN_BLOCK = 4  # measures that a block needs for its maximum to be one
 
+TOO_LITTLE = "too little data"
+
 SAFETY = 2.0  # a proposal is at least this multiple of the largest value measured
-SAFETY_CAP = 5.0  # and at most this one, however heavy the fitted tail
+REACH = 5.0  # where more than this multiple of it would be needed, there is too little data to say
 FLOOR = 1.0  # no limit is proposed below one unit: that would measure one machine's rounding
 FALSE_ALARM = 1e-3  # probability of a false alarm in one run that proposals aim at, in all
 HYSTERESIS = 0.8  # a limit is tightened only if the proposal is below this part of it
@@ -133,7 +135,7 @@ class Proposal:
     """What the runs say about the limit of one pool."""
 
     pool: Pool
-    verdict: str  # keep | tighten | loosen | exact | recorded | too little data | above ceiling
+    verdict: str  # keep | tighten | loosen | exact | recorded | above ceiling | TOO_LITTLE
     limit: float | None = None  # in the pool's units
     fit: Fit | None = None
 
@@ -148,6 +150,11 @@ class Proposal:
         return self.limit
 
     @property
+    def exceeded(self) -> bool:
+        """Whether the runs have measures above the limit in force."""
+        return not self.pool.exact and self.pool.worst.ratio > self.pool.limit
+
+    @property
     def idle(self) -> bool:
         """Whether the limit in force is so far above all measures that it detects little."""
         pool = self.pool
@@ -157,17 +164,20 @@ class Proposal:
 
 
 def gather(
-    paths: Iterable[Path],
+    runs: Iterable[Run],
     tolerances: Tolerances,
     backend: str = "",
     progress: Callable[[Path, int], object] | None = None,
 ) -> dict[Key, Pool]:
-    """Pool the measures of all records, or of one backend; each device of a record is a run."""
+    """Read the runs and pool their measures, or those of one backend.
+
+    Each device of a record is a run of its own.
+    """
     pools: dict[Key, Pool] = {}
-    for number, path in enumerate(paths):
-        told = None if progress is None else partial(progress, path)
-        reader = _Reader(Run(path), number, tolerances, pools, backend)
-        for outcome in stream(reader.run, told):
+    for number, run in enumerate(runs):
+        told = None if progress is None else partial(progress, run.path)
+        reader = _Reader(run, number, tolerances, pools, backend)
+        for outcome in stream(run, told):
             if outcome.verdict in COUNTED:
                 reader.take(outcome)
         reader.finish()
@@ -228,20 +238,22 @@ def propose(pools: Sequence[Pool], false_alarm: float = FALSE_ALARM) -> list[Pro
 
 
 def _propose(pool: Pool, probability: float) -> Proposal:
+    """A limit that a correct device exceeds in one run with at most this probability."""
     if pool.exact:
         return Proposal(pool, "exact")
     if math.isinf(pool.limit):
         return Proposal(pool, "recorded")
     fitted = fit(pool)
     if fitted is None:
-        return Proposal(pool, "too little data")
-    worst = pool.worst.ratio
-    wanted = min(max(SAFETY * worst, fitted.quantile(probability)), SAFETY_CAP * worst)
-    wanted = rounded_up(max(wanted, FLOOR / pool.smallest_unit))
+        return Proposal(pool, TOO_LITTLE)
+    worst, floor = pool.worst.ratio, FLOOR / pool.smallest_unit
+    needed = fitted.quantile(probability)
+    if needed > REACH * max(worst, floor):
+        return Proposal(pool, TOO_LITTLE)
+    wanted = rounded_up(max(needed, SAFETY * worst, floor))
     # The probability is extrapolated: alone, without a value near the limit, it loosens nothing.
     near = SAFETY * worst > pool.limit and fitted.exceeded(pool.limit) > 10 * probability
-    tight = worst > pool.limit or near
-    if tight and wanted > pool.limit:
+    if wanted > pool.limit and (worst > pool.limit or near):
         verdict = "above ceiling" if _above_ceiling(pool, wanted) else "loosen"
         return Proposal(pool, verdict, wanted, fitted)
     if wanted < HYSTERESIS * pool.limit:
@@ -256,9 +268,9 @@ def _above_ceiling(pool: Pool, wanted: float) -> bool:
 
 
 def fit(pool: Pool) -> Fit | None:
-    """The distribution of a pool's maxima; None where there is too little data to say.
+    """The distribution of a pool's maxima; None where there are too few.
 
-    With 20 runs or more the maxima are those of the runs, else each run is dealt at random to 2,
+    With 40 runs or more the maxima are those of the runs, else each run is dealt at random to 2,
     4, ... 32 blocks.
     """
     runs = len(pool.blocks)
@@ -272,12 +284,3 @@ def fit(pool: Pool) -> Fit | None:
     if np.median(counts) < FEWEST_IN_BLOCK or counts.min() == 0:
         return None
     return fit_maxima(maxima, blocks)
-
-
-def rounded_up(value: float, digits: int = 2) -> float:
-    """The next number with so many significant digits that is not smaller."""
-    if value <= 0 or not math.isfinite(value):
-        return value
-    places = digits - 1 - math.floor(math.log10(value))
-    text = f"{math.ceil(round(value * 10.0**places, 6))}e{-places}"
-    return float(text)

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from conformance.cli import _common
+from conformance.record import Measured, Outcome
 from conformance.tolerances import Tolerances
 from selftests import records
 from selftests.commands import command
@@ -51,9 +52,23 @@ def test_shows_and_changes_nothing(
 ) -> None:
     assert tune() == 0
     text = capsys.readouterr().out
-    row = next(line.split() for line in text.splitlines() if "reconstruction  float32" in line)
-    assert row[:6] == ["cpu", "svd", "reconstruction", "float32", "20", "4000"]
-    assert row[-1] == "tighten"
+    lines = text.splitlines()
+    start = lines.index("cpu svd, 20 runs")
+    header, first, second, cases, *largest = (line.split() for line in lines[start + 1 : start + 7])
+    assert header[:5] == ["measure", "dtype", "count", "p99.9", "largest"]
+    assert header[5:] == ["limit", "chance", "proposed", "chance"]
+    for row, measure in ((first, "reconstruction"), (second, "values")):
+        assert row[:3] == [measure, "float32", "4000"]
+        assert 0 < float(row[3]) < float(row[4]) < float(row[7]) < float(row[5]) == 50
+        assert float(row[8]) <= 5e-4
+        assert row[9:] == ["tighten"]
+    assert cases == ["largest", "case"]
+    assert [row[0] for row in largest] == ["reconstruction", "values"]
+    assert largest[0][1] == first[4]
+    assert largest[0][2].startswith("cpu/svd.full/float32/null-space/")
+    assert max(map(len, lines[start : start + 7])) <= 100
+    assert "1 of exact measures (0 or inf, 4000 values), not to be tuned" in text
+    assert "too little data" not in text
     assert "more than 20 times above" in text
     assert "+[cpu.svd.float32]" in text
     assert "--write would change 2 limits" in text
@@ -77,6 +92,60 @@ def test_writes_with_provenance(tune: Tune, limits: Path) -> None:
     assert entry.fields["worst"] * 2 <= entry.at(8, 8)
     assert tune("--write") == 0  # nothing is left to change
     assert limits.read_text() == after
+
+
+def test_too_little_data_is_told_in_a_line(
+    tmp_path: Path, limits: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    runs = [records.write(tmp_path / f"{i}.xml", records.healthy(i, 3)) for i in range(2)]
+    assert command("tune", *runs, "--tolerances", limits) == 0
+    text = capsys.readouterr().out
+    assert "cpu svd, 2 runs\n  too little data for 2 more: reconstruction, values\n\n" in text
+    assert "limits proposed: too little data to say" in text
+    assert text.endswith("\nnothing to change\n")
+    assert command("tune", *runs, "--tolerances", limits, "--all") == 0
+    rows = [line.split() for line in capsys.readouterr().out.splitlines()]
+    (row,) = (r for r in rows if r[:2] == ["values", "float32"])
+    assert row[5:] == ["50", "-", "-", "-", "too", "little", "data"]
+
+
+def test_exceeded_limit_is_told(
+    tmp_path: Path, limits: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """However little data there is."""
+    bad = Outcome(records.case(1), "fail", (Measured("values", 70.0, 50.0),))
+    run = records.write(tmp_path / "run.xml", [bad])
+    assert command("tune", run, "--tolerances", limits) == 0
+    text = capsys.readouterr().out
+    assert f"exceeded in these runs:\n  cpu svd values float32 = 70 {bad.case}\n" in text
+
+
+def test_partial_run_sets_no_limit(
+    tmp_path: Path, limits: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    runs = [
+        records.write(
+            tmp_path / f"{i}.xml",
+            records.healthy(i),
+            records.PROPERTIES | {"seed": str(i), "conformance": "false" if i == 7 else "true"},
+        )
+        for i in range(20)
+    ]
+    assert command("tune", *runs, "--tolerances", limits) == 0
+    assert f"these records set no limit:\n  {runs[7]}\n" in capsys.readouterr().out
+    assert command("tune", *runs, "--tolerances", limits, "--write") == 2
+    assert f"{runs[7]}: not a conformance run" in capsys.readouterr().err
+    assert limits.read_text() == LIMITS
+    del runs[7]
+    assert command("tune", *runs, "--tolerances", limits, "--write") == 0
+    text = capsys.readouterr().out
+    assert "same matrices" not in text
+    assert "2 limits written" in text
+
+
+def test_runs_of_one_seed_are_pointed_out(tune: Tune, capsys: pytest.CaptureFixture[str]) -> None:
+    assert tune() == 0
+    assert "seed 0: 20 runs" in capsys.readouterr().out
 
 
 def test_only_one_backend(tune: Tune, capsys: pytest.CaptureFixture[str]) -> None:

@@ -1,9 +1,11 @@
-"""Propose limits from the measures of one or more runs, and write them on request.
+"""Propose limits from the measures of many runs, and write them on request.
 
-For each backend, operation, measure and dtype: how many runs and measures there are, the largest
-and the 99.9th percentile, the limit in force and the probability that a correct device exceeds it
-in one run, and a proposed limit. Without --write nothing changes. Looser limits are written only
-with --allow-looser, --reason and --source, and never above the ceiling.
+For each backend, operation, measure and dtype: how many measures there are, the 99.9th percentile
+and the largest, the limit in force, a proposed limit, and for both the chance that a correct device
+exceeds it in one run. Take runs of different seeds: those of one seed have the same matrices.
+Without --write nothing changes. Looser limits are written only with --allow-looser, --reason and
+--source, and never above the ceiling. `report RUN.xml --tolerances FILE` holds further runs
+against what was written.
 """
 
 from __future__ import annotations
@@ -12,7 +14,9 @@ import argparse
 import datetime
 import difflib
 import sys
+from collections import Counter
 from collections.abc import Sequence
+from itertools import groupby
 from pathlib import Path
 from typing import Any
 
@@ -27,16 +31,17 @@ from conformance.cli._common import (
     told,
     tolerance_files,
 )
+from conformance.record import Run
 from conformance.rewriting import Change, replace, rewrite
 from conformance.tolerances import Tolerances
 from conformance.tomlfiles import parse, read
-from conformance.tuning import FALSE_ALARM, IDLE, Pool, Proposal, gather, propose
+from conformance.tuning import FALSE_ALARM, IDLE, TOO_LITTLE, Pool, Proposal, Worst, gather, propose
 
 help = "propose limits from measured runs, and write them with --write"
 
 COLUMNS = (
-    *("backend", "operation", "measure", "dtype", "runs", "measures"),
-    *("p99.9", "largest", "limit", "P(exceeds)", "proposed", "P(exceeds)", ""),
+    *("measure", "dtype", "count", "p99.9", "largest"),
+    *("limit", "chance", "proposed", "chance", ""),
 )
 
 
@@ -44,6 +49,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The command's own options."""
     parser.add_argument("runs", nargs="+", type=Path, metavar="RUN.xml", help="records of runs")
     parser.add_argument("--backend", default="", help="only this one")
+    parser.add_argument(
+        "--all", action="store_true", help="show the measures with too little data, too"
+    )
     parser.add_argument("--write", action="store_true", help="edit the file of limits in place")
     parser.add_argument("--allow-looser", action="store_true", help="write looser limits, too")
     parser.add_argument("--reason", default="", help="why a limit may be looser")
@@ -68,14 +76,25 @@ def run(arguments: argparse.Namespace) -> int:
         return USAGE
     files = tolerance_files(arguments)
     tolerances = Tolerances.load(files)
-    runs = {path.resolve(): path for path in arguments.runs}  # one given twice is one run
-    pools = gather(runs.values(), tolerances, arguments.backend, Progress())
+    paths = {path.resolve(): path for path in arguments.runs}  # one given twice is one run
+    runs = [Run(path) for path in paths.values()]
+    pools = gather(runs, tolerances, arguments.backend, Progress())
     if not pools:
         only = f" of backend {arguments.backend}" if arguments.backend else ""
-        print(f"error: no measures{only} in {_names(arguments.runs)}", file=sys.stderr)
+        print(f"error: no measures{only} in {_names(runs)}", file=sys.stderr)
+        return USAGE
+    partial = [run for run in runs if run.properties.get("conformance") == "false"]
+    if arguments.write and partial:
+        print(
+            f"error: {_names(partial)}: not a conformance run, cases were left out; limits that "
+            "are set by the others alone would be too tight",
+            file=sys.stderr,
+        )
         return USAGE
     proposals = propose([pools[key] for key in sorted(pools)], arguments.false_alarm)
-    _show(proposals)
+    _show(proposals, arguments.all)
+    _remark("cases were left out, so these records set no limit", [str(r.path) for r in partial])
+    _remark("the same matrices again and again, which says little of others", _repeated(runs))
     looser = [p for p in proposals if p.verdict == "loosen"]
     chosen = [p for p in proposals if p.verdict == "tighten"]
     chosen += looser if arguments.allow_looser else []
@@ -89,19 +108,27 @@ def run(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def _show(proposals: Sequence[Proposal]) -> None:
-    exact = [p for p in proposals if p.pool.exact]
-    print(table([COLUMNS, *(_row(p) for p in proposals if not p.pool.exact)]))
+def _show(proposals: Sequence[Proposal], every: bool) -> None:
+    for of, group in groupby(proposals, key=lambda p: p.pool.key[:2]):
+        _operation(" ".join(of), list(group), every)
+    exact = [p for p in proposals if p.verdict == "exact"]
     if exact:
         values = sum(len(p.pool.values) for p in exact)
-        print(f"and {len(exact)} of exact measures (0 or inf, {values} values), not to be tuned")
-    print("\nlargest measures:")
-    tuned = [p for p in proposals if p.pool.values and not p.pool.exact]
-    rows = [(*p.pool.key[:4], number(p.pool.worst.value), p.pool.worst.case) for p in tuned]
-    print(table(rows or [("none",)], "  "))
+        print(f"{len(exact)} of exact measures (0 or inf, {values} values), not to be tuned\n")
+    print("probability of any false alarm in one run, for the limits with data enough to say")
+    print(f"  limits in force: {_total(proposals, _in_force)}")
+    print(f"  limits proposed: {_total(proposals, _proposed)}")
     _remark(
         "NaN or inf, which no limit covers (look for the defect)",
         [f"{_name(p.pool)}: {p.pool.broken}" for p in proposals if p.pool.broken],
+    )
+    _remark(
+        "exceeded in these runs",
+        [
+            f"{_name(p.pool)} = {number(p.pool.worst.value)} {p.pool.worst.case}"
+            for p in proposals
+            if p.exceeded
+        ],
     )
     _remark(
         f"limits more than {IDLE:g} times above anything measured (they cost detection)",
@@ -111,9 +138,32 @@ def _show(proposals: Sequence[Proposal]) -> None:
         "would have to be above the ceiling (a defect, not a tolerance)",
         [f"{_name(p.pool)} = {p.text}" for p in proposals if p.verdict == "above ceiling"],
     )
-    print("\nprobability of any false alarm in one run")
-    print(f"  limits in force: {_total(proposals, _in_force)}")
-    print(f"  limits proposed: {_total(proposals, _proposed)}")
+
+
+def _operation(title: str, proposals: Sequence[Proposal], every: bool) -> None:
+    """The table of one operation on one backend, and the cases that set its largest measures."""
+    tuned = [p for p in proposals if p.verdict not in ("exact", "recorded")]
+    few = [p for p in tuned if p.verdict == TOO_LITTLE]
+    shown = tuned if every else [p for p in tuned if p.verdict != TOO_LITTLE]
+    if not tuned:
+        return
+    print(f"{title}, {max(len(p.pool.blocks) for p in tuned)} runs")
+    if shown:
+        print(table([COLUMNS, *(_row(p) for p in shown)], "  "))
+        print(table([("largest", "", "case"), *_largest(shown, every)], "  "))
+    if few and not every:
+        measures = ", ".join(dict.fromkeys(p.pool.key.measure for p in few))
+        print(f"  too little data for {len(few)} more: {measures}")
+    print()
+
+
+def _largest(proposals: Sequence[Proposal], every: bool) -> list[tuple[str, ...]]:
+    """The case that set the largest value of each measure: of all dtypes together, or of each."""
+    found: dict[tuple[str, ...], Worst] = {}
+    for pool in (p.pool for p in proposals):
+        of = pool.key[2:] if every else (pool.key.measure,)
+        found[of] = max(pool.worst, found.get(of, pool.worst), key=lambda worst: worst.ratio)
+    return [(of[0], number(worst.value), worst.case) for of, worst in found.items()]
 
 
 def _remark(title: str, lines: Sequence[str]) -> None:
@@ -123,25 +173,24 @@ def _remark(title: str, lines: Sequence[str]) -> None:
 
 
 def _row(proposal: Proposal) -> tuple[str, ...]:
-    pool, fit = proposal.pool, proposal.fit
-    times = " x formula" if pool.formula else ""
+    pool, fit, limit = proposal.pool, proposal.fit, proposal.limit
     values = np.frombuffer(pool.values) if pool.values else np.zeros(0)
     seen = [number(np.percentile(values, 99.9)), number(values.max())] if len(values) else ["-"] * 2
+    remarks = ["x formula"] * pool.formula + [f"[{pool.key.trait}]"] * bool(pool.key.trait)
     return (
-        *pool.key[:4],
-        str(len(pool.blocks)),
+        *pool.key[2:4],
         str(len(values)),
         *seen,
-        number(pool.limit) + times,
+        number(pool.limit),
         _chance(fit.exceeded(pool.limit)) if fit else "-",
-        number(proposal.limit) + times if proposal.limit is not None else "-",
-        _chance(fit.exceeded(proposal.limit)) if fit and proposal.limit is not None else "-",
-        proposal.verdict + (f" [{pool.key.trait}]" if pool.key.trait else ""),
+        number(limit) if limit is not None else "-",
+        _chance(fit.exceeded(limit)) if fit and limit is not None else "-",
+        " ".join([proposal.verdict, *remarks]),
     )
 
 
 def _chance(probability: float) -> str:
-    return "<1e-09" if probability < 1e-9 else f"{probability:.1g}"
+    return "<1e-9" if probability < 1e-9 else f"{probability:.0e}".replace("e-0", "e-")
 
 
 def _in_force(proposal: Proposal) -> float:
@@ -157,7 +206,7 @@ def _total(proposals: Sequence[Proposal], limit: Any) -> str:
     if not fitted:
         return "too little data to say"
     passing = np.prod([1 - p.fit.exceeded(limit(p)) for p in fitted if p.fit is not None])
-    unsaid = sum(p.verdict == "too little data" for p in proposals)
+    unsaid = sum(p.verdict == TOO_LITTLE for p in proposals)
     text = _chance(float(1 - passing))
     return text + (f" (without {unsaid} for which there is too little data)" if unsaid else "")
 
@@ -166,8 +215,14 @@ def _name(pool: Pool) -> str:
     return " ".join(part for part in pool.key if part)
 
 
-def _names(paths: Sequence[Path]) -> str:
-    return ", ".join(map(str, paths))
+def _names(runs: Sequence[Run]) -> str:
+    return ", ".join(str(run.path) for run in runs)
+
+
+def _repeated(runs: Sequence[Run]) -> list[str]:
+    """The seeds that several runs have."""
+    seeds = Counter(run.properties.get("seed", "") for run in runs)
+    return [f"seed {seed}: {count} runs" for seed, count in seeds.items() if seed and count > 1]
 
 
 def _change(proposal: Proposal, arguments: argparse.Namespace) -> Change:
