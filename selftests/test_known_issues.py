@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -167,14 +166,6 @@ def test_errors_name_the_place(load: Load, text: str, line: int, message: str) -
     with pytest.raises(ConfigError, match=message) as refused:
         load(text)
     assert f"known.toml:{line}: " in str(refused.value)
-
-
-def test_matching_is_fast(load: Load) -> None:
-    known = load((ISSUE + CASES) * 20)
-    ids = [records.case(number, operation="eigh.lower", device="mps") for number in range(2000)]
-    started = time.perf_counter()
-    assert not any(matches(known, case) for case in ids)
-    assert (time.perf_counter() - started) / len(ids) < 500e-6
 
 
 def test_nan_explains_nothing_else(load: Load) -> None:
