@@ -313,3 +313,12 @@ def test_condition() -> None:
 def test_rescaled(text: str, factor: float, result: str) -> None:
     assert rescaled(text, factor) == result
     assert Formula.parse(result)(7, 5) == pytest.approx(factor * Formula.parse(text)(7, 5))
+
+
+def test_rescaled_is_rounded_up() -> None:
+    assert rescaled("3.33 * n", 1.2) == "4 * n"
+    assert rescaled("n", 1.001) == "1.01 * (n)"
+
+
+def test_empty_dimension_counts_as_one() -> None:
+    assert Formula.parse("6 / m + 1 / n")(0, 0) == 7
