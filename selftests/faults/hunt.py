@@ -9,7 +9,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
-from itertools import zip_longest
+from itertools import chain, zip_longest
 
 from conformance.cases import Case
 from conformance.operations import OPERATIONS
@@ -57,11 +57,24 @@ class Hunt:
         for turn in zip_longest(*queues):
             yield from (entry for entry in turn if entry is not None)
 
-    def run(self, fault: Fault) -> Catch:
-        """The first case that fails with the fault planted."""
+    def recalled(self, node: str) -> list[tuple[Test, Case]]:
+        """The case ``test[id]`` that caught a fault before, where the profile still has it."""
+        name, _, _ = node.partition("[")
+        entries = [entry for entry in self.tests if entry[0].__name__ == name]
+        if not entries:
+            return []
+        test, operations, plan = entries[0]
+        case = Case.parse(node)
+        there = case.operation in operations and case in self.session.cases(
+            case.operation, plan=plan, test=name
+        )
+        return [(test, case)] if there else []
+
+    def run(self, fault: Fault, node: str = "") -> Catch:
+        """The first case that fails with the fault planted; the one called ``node`` goes first."""
         started, tried = time.process_time(), 0
         with planted(fault):
-            for test, case in self.cases(concerned(fault)):
+            for test, case in chain(self.recalled(node), self.cases(concerned(fault))):
                 tried += 1
                 outcome = self.outcome(test, case)
                 if outcome.verdict == "fail":
@@ -92,9 +105,9 @@ def concerned(fault: Fault) -> frozenset[str]:
 _hunts: dict[tuple[str, int], Hunt] = {}
 
 
-def hunt(job: tuple[str, str, int]) -> Catch:
-    """Run one fault (name, profile, seed); the profile is prepared once per process."""
-    name, profile, seed = job
+def hunt(job: tuple[str, str, int, str]) -> Catch:
+    """Run one fault (name, profile, seed, case to go first); a process prepares a profile once."""
+    name, profile, seed, node = job
     if (profile, seed) not in _hunts:
         _hunts[profile, seed] = Hunt(profile, seed)
-    return _hunts[profile, seed].run(CATALOGUE.get(name, CONTROL))
+    return _hunts[profile, seed].run(CATALOGUE.get(name, CONTROL), node)
