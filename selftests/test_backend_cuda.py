@@ -58,10 +58,8 @@ def test_cuda(monkeypatch: pytest.MonkeyPatch) -> None:
     assert cuda.describe("cuda:1") == facts
     monkeypatch.setattr(torch.cuda, "has_magma", False)
     monkeypatch.setattr("devices.cuda.driver", lambda: "")
-    assert set(facts.items()) - set(cuda.describe("cuda:1").items()) == {
-        ("driver", "580.65.06"),
-        ("magma", "yes"),
-    }
+    del facts["driver"]
+    assert cuda.describe("cuda:1") == {**facts, "magma": "no"}
     monkeypatch.setattr("devices.cuda.driver", lambda: "580.65.06")
     assert cuda.traits("cuda:0")[:2] == ("chip:H100", "driver:580")
     assert cuda.torch_device("cuda:1") == torch.device("cuda:1")
@@ -98,10 +96,8 @@ def test_rocm_is_not_cuda(monkeypatch: pytest.MonkeyPatch) -> None:
     assert rocm.describe("rocm:1") == facts
     monkeypatch.setattr(torch.cuda, "has_magma", False)
     monkeypatch.setattr("devices.rocm.driver", lambda: "")
-    assert set(facts.items()) - set(rocm.describe("rocm:1").items()) == {
-        ("driver", "6.16.13"),
-        ("magma", "yes"),
-    }
+    del facts["driver"]
+    assert rocm.describe("rocm:1") == {**facts, "magma": "no"}
     assert rocm.torch_device("rocm:1") == torch.device("cuda:1")
     assert rocm.svd_drivers("rocm:0") == ()
     rocm.synchronize("rocm:1")

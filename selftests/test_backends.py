@@ -101,7 +101,7 @@ def test_mps(monkeypatch: pytest.MonkeyPatch) -> None:
     assert mps.fallback_traces == ("aten::_to_cpu",)
     monkeypatch.setattr(torch, "__version__", torch.torch_version.TorchVersion("2.13.0"))
     assert not mps.jacobi_svd(None)
-    monkeypatch.setattr(torch, "__version__", torch.torch_version.TorchVersion("2.14.1+cpu"))
+    monkeypatch.setattr(torch, "__version__", torch.torch_version.TorchVersion("2.14.0"))
     assert mps.jacobi_svd(None)
     mps.synchronize("mps")
     mps.cleanup("mps")
