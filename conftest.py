@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 
+from conformance.captures import CAPTURES
 from conformance.cases import Case
 from conformance.session import Session, SetupError
 from conformance.suite import died, expected
@@ -47,6 +48,12 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         metavar="NAME",
         help="quick (a smoke test), standard (the conformance run, the default) or full (nightly)",
     )
+    group.addoption(
+        "--captures",
+        metavar="NAMES",
+        help="only these ways to run a call: eager, 'inductor*,export*'; default: all of the "
+        "profile's (docs/matrix.md lists them)",
+    )
     group.addoption("--seed", type=int, default=0, help="seed of the matrices; default 0")
     group.addoption(
         "--threads", type=int, default=1, help="BLAS and torch threads per worker; default 1"
@@ -77,6 +84,7 @@ def session_of(config: pytest.Config) -> Session:
                 device=option.device,
                 plugins=option.device_plugin,
                 profile=option.profile,
+                captures=option.captures,
                 seed=option.seed,
                 threads=option.threads,
                 tolerance_files=option.tolerances,
@@ -219,6 +227,8 @@ class Recorder:
     def whole(self, session: Session) -> bool:
         """Is this a conformance run: a profile that is one, its files, and every case of it?"""
         if not (session.profile.conformance and session.own_files):
+            return False
+        if len(session.captures) < len(CAPTURES):
             return False
         return all((test.__name__, str(case)) in self.reported for test, case in expected(session))
 

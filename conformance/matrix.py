@@ -10,8 +10,9 @@ batches are run on a few values of the other axes (``_RULES``).
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
+from typing import Any
 
 import numpy as np
 
@@ -43,19 +44,24 @@ from conformance.profiles import (
 
 @dataclass(frozen=True)
 class Abilities:
-    """What a device offers: dtypes, SVD drivers, captures, streams; ``missing`` are layouts."""
+    """What a device offers: dtypes, SVD drivers, captures, streams; ``missing`` are layouts.
+
+    ``uncaptured`` are the captures that cannot be had there.
+    """
 
     dtypes: tuple[str, ...]
     drivers: tuple[str, ...] = ()
     captures: tuple[str, ...] = ("eager",)
     streams: bool = False
     missing: tuple[str, ...] = ()
+    uncaptured: tuple[str, ...] = ()
 
     def run(self, case: Case) -> bool:
         """Can the device be asked for this case? Any dtype may be asked for to be refused."""
         driver = case.variant.partition("+")[2]
         known = case.dtype not in PRECISIONS or case.dtype in self.dtypes
-        there = case.layout not in self.missing and case.capture in self.captures
+        captures = (*self.captures, *self.uncaptured)
+        there = case.layout not in self.missing and case.capture in captures
         return known and there and (not driver or driver in self.drivers)
 
 
@@ -70,6 +76,8 @@ def plan_cases(
         return ()
     if plan.name in abilities.missing:  # out
         return ()
+    if plan.adds and operation_name not in plan.captured:
+        return ()
     axes = _axes(plan, profile, operation, abilities)
     allowed = {(i, j): _mask(axes[i], axes[j], _RULES[i, j], profile) for i, j in _RULES}
     strength = profile.strength if plan.name == "matrix" else profile.strength - 1
@@ -78,6 +86,8 @@ def plan_cases(
     wanted = set(interactions(len(axes), strength, _DTYPE)) - _NOT_WANTED
     if operation_name in DERIVED:
         wanted -= {(_FAMILY, _SHAPE), (_FAMILY, _LAYOUT)}
+    if plan.name == "captured":  # `_on_more_families` sees to them
+        wanted = {axes for axes in wanted if _FAMILY not in axes}
     rows = covering_array([len(axis) for axis in axes], sorted(wanted), allowed)
     cases = [
         Case(device, operation_name, *(axis[i] for axis, i in zip(axes, row, strict=True)))
@@ -85,6 +95,11 @@ def plan_cases(
     ]
     if plan.name == "matrix" and profile.conformance:
         cases += _regimes(operation, device, abilities)
+    if plan.captured:
+        if plan.name == "captured":
+            cases = list(_on_more_families(cases, axes[_FAMILY]))
+            cases += _uncaptured(operation, device, abilities)
+        cases.sort(key=_compiled_together)
     return tuple(dict.fromkeys(cases))
 
 
@@ -101,6 +116,35 @@ def _regimes(operation: Operation, device: str, abilities: Abilities) -> Iterato
         for dtype in abilities.dtypes:
             variant = variants[number % len(variants)]
             yield Case(device, operation.name, variant, dtype, family, shape, batch)
+
+
+def _on_more_families(cases: Sequence[Case], families: Sequence[str]) -> Iterator[Case]:
+    """Each case and the same of two more families: what was compiled for one serves the others."""
+    for case in cases:
+        yield case
+        at = families.index(case.family)
+        for step in (1, 2):
+            other = families[(at + step * (len(families) // 3 or 1)) % len(families)]
+            if _dtype_family(case.dtype, other, PROFILES["standard"]):
+                yield replace(case, family=other)
+
+
+def _compiled_together(case: Case) -> tuple[Any, ...]:
+    """What orders cases so that those that share a captured function are neighbours."""
+    sizes: tuple[Any, ...] = (case.shape, case.batch)
+    if CAPTURES[case.capture].dynamic:
+        few = tuple(min(size, 2) for size in (*case.shape, *case.batch))
+        sizes = (few, np.sign(case.shape[0] - case.shape[1]))
+    return (case.capture, case.variant, case.dtype, case.layout, len(case.batch), sizes)
+
+
+def _uncaptured(operation: Operation, device: str, abilities: Abilities) -> Iterator[Case]:
+    """One case for each capture that cannot be had, so that the run says so."""
+    family = "moderate" if operation.kind == "definite" else "random"
+    for name in abilities.uncaptured:
+        batch = (7,) if CAPTURES[name].needs == "batch" else ()
+        variant, dtype = operation.variants[0].name, abilities.dtypes[0]
+        yield Case(device, operation.name, variant, dtype, family, (8, 8), batch, "row-major", name)
 
 
 _VARIANT, _DTYPE, _FAMILY, _SHAPE, _BATCH, _LAYOUT, _CAPTURE = range(7)
@@ -140,7 +184,12 @@ def _axes(
             and (layout.needs != "operands" or len(operation.inputs) > 1)
             and (profile.conformance or layout.common)
         ],
-        [name for name in abilities.captures if name in CAPTURES],
+        [
+            name
+            for name in abilities.captures
+            if (name != "eager") == bool(plan.captured)
+            and (profile.conformance or name == "eager" or CAPTURES[name].common)
+        ],
     )
 
 
@@ -219,6 +268,15 @@ def _batch_layout(batch: Shape, layout: str, profile: Profile) -> bool:
     return not axes or (len(batch) >= axes and _size(batch) > 0)
 
 
+def _batch_capture(batch: Shape, capture: str, profile: Profile) -> bool:
+    needed = CAPTURES[capture].needs != "batch" or len(batch) > 0
+    return needed and all(size >= CAPTURES[capture].smallest for size in batch)
+
+
+def _shape_capture(shape: Shape, capture: str, profile: Profile) -> bool:
+    return all(size >= CAPTURES[capture].smallest for size in shape)
+
+
 _RULES: dict[tuple[int, int], Callable[..., bool]] = {
     (_VARIANT, _SHAPE): _variant_shape,
     (_VARIANT, _BATCH): _variant_batch,
@@ -229,6 +287,8 @@ _RULES: dict[tuple[int, int], Callable[..., bool]] = {
     (_SHAPE, _BATCH): _shape_batch,
     (_SHAPE, _LAYOUT): _shape_layout,
     (_BATCH, _LAYOUT): _batch_layout,
+    (_SHAPE, _CAPTURE): _shape_capture,
+    (_BATCH, _CAPTURE): _batch_capture,
 }
 
 

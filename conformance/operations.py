@@ -80,6 +80,16 @@ class Operation:
         results = self.function(*operands, **variant.arguments, **out)
         return (results,) if isinstance(results, torch.Tensor) else tuple(results)
 
+    def bound(self, variant: Variant) -> Callable[..., tuple[torch.Tensor, ...]]:
+        """The call as a plain function of its operands, which is what captures are made of."""
+        function, arguments = self.function, dict(variant.arguments)
+
+        def call(*operands: torch.Tensor) -> tuple[torch.Tensor, ...]:
+            results = function(*operands, **arguments)
+            return (results,) if isinstance(results, torch.Tensor) else tuple(results)
+
+        return call
+
 
 def _triangles(argument: str, lower: Any, upper: Any, **more: Any) -> tuple[Variant, ...]:
     """Both triangles, each with a mirrored, a NaN and a foreign unused triangle."""

@@ -16,7 +16,8 @@ class Plan:
     """What a test function varies. ``families`` selects them, the rest narrows the profile.
 
     ``dtypes`` and ``exactly`` (shapes), where given, stand instead of the device's and profile's.
-    ``streams`` says that it needs a device with streams.
+    ``streams`` says that it needs a device with streams. A plan of captured calls has ``captured``
+    operations, and ``adds`` its cases to the tests of another plan.
     """
 
     name: str
@@ -30,6 +31,18 @@ class Plan:
     exactly: tuple[Shape, ...] = ()
     profiles: tuple[str, ...] = ("quick", "standard", "full")
     streams: bool = False
+    adds: str = ""
+    captured: tuple[str, ...] = ()
+
+
+_FAILING = ("indefinite-random", "singular-integer", "negative-definite", "some-fail")
+# The layouts that a compiler has to tell apart; ``out`` and gradients are the eager call's.
+_OPERANDS = (
+    *("row-major", "column-major", "sliced", "offset", "batch-permuted", "expanded"),
+    *("conjugate", "adjoint", "negative"),
+)
+# What is captured: the factorizations that users compile.
+CAPTURED = ("svd", "svdvals", "eigh", "eigvalsh", "qr", "cholesky", "cholesky_ex")
 
 
 def _ordinary(family: Family, kind: str) -> bool:
@@ -61,6 +74,51 @@ PLANS: dict[str, Plan] = {
     plan.name: plan
     for plan in (
         Plan("matrix", "every finite family on every shape, batch and layout", _ordinary),
+        Plan(
+            "captured",
+            "captured calls on few families, shapes and batches, in every layout of an operand",
+            _one_of(
+                *("random", "moderate", "null-space", "zero", "identity", "clustered"),
+                *("graded-both", "integer", "scaled-up", "scaled-down", "diagonal-repeated"),
+            ),
+            shapes=lambda shape: shape in shapes_of("1 2 5x3 3x5 8 33 50x5 17x65 129"),
+            batches=lambda batch: batch in ((7,), (3, 2)),
+            layouts=lambda layout: layout in _OPERANDS,
+            adds="matrix",
+            captured=CAPTURED,
+        ),
+        Plan(
+            "captured-empty",
+            "captured calls without elements; apart, lest pairs of other values meet there only",
+            _one_of("moderate"),
+            shapes=lambda shape: shape in shapes_of("0 0x3 3x0 3"),
+            batches=lambda batch: batch in ((7,), (0,)),
+            layouts=_row_major,
+            variants=plain,
+            adds="matrix",
+            captured=CAPTURED,
+        ),
+        Plan(
+            "captured-nonfinite",
+            "captured calls on NaN and Inf: they end as the eager ones",
+            _one_of("nan-first", "nan-all", "inf-diagonal", "inf-off-diagonal"),
+            shapes=lambda shape: shape in shapes_of("3 8"),
+            batches=lambda batch: batch == (7,),
+            layouts=_row_major,
+            variants=plain,
+            adds="nonfinite",
+            captured=CAPTURED,
+        ),
+        Plan(
+            "captured-indefinite",
+            "captured calls of Cholesky must fail as the eager ones",
+            lambda family, kind: "indefinite" in family.kinds and family.name in _FAILING,
+            shapes=lambda shape: shape in shapes_of("3 8 33"),
+            batches=lambda batch: batch == (7,),
+            layouts=lambda layout: layout in ("row-major", "column-major", "sliced"),
+            adds="indefinite",
+            captured=CAPTURED,
+        ),
         Plan(
             "nonfinite",
             "NaN and Inf in every position class",

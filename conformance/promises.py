@@ -10,14 +10,19 @@ import torch
 
 from conformance import measures, reference
 from conformance.placing import Metadata, metadata, predicted
-from conformance.trial import Array, Trial, widened
+from conformance.problem import Array
+from conformance.trial import Trial, widened
 
 
 def common(trial: Trial) -> dict[str, Array | float]:
-    """The measures that hold for any call: metadata, untouched, layout, batch, repeat."""
-    found: dict[str, Array | float] = {}
-    found["metadata"] = metadata_kept(trial)
-    if trial.thorough and len(trial.index):
+    """The measures that hold for any call: metadata, untouched, layout, batch, repeat.
+
+    A captured call is held against the eager one instead, of which the last three are known.
+    """
+    found: dict[str, Array | float] = {"metadata": metadata_kept(trial)}
+    if trial.captured:
+        found |= captured(trial)
+    elif trial.thorough and len(trial.index):
         if trial.layout.name != "row-major":
             found["layout"] = _against_row_major(trial)
         if trial.case.batch:
@@ -30,9 +35,30 @@ def common(trial: Trial) -> dict[str, Array | float]:
     return found
 
 
+def captured(trial: Trial) -> dict[str, Array | float]:
+    """What is promised of a captured call: it is the eager one, also on other data, and again."""
+    replays, other = trial.replays, trial.replays.other
+    apart = difference(trial, replays.raw, trial.fetched(replays.eager))
+    elsewhere = difference(other.trial, other.raw, other.trial.raw)
+    later = [_again(trial, replays.raw, again) for again in replays.again]
+    return {
+        "capture": np.maximum(apart, elsewhere.max(initial=0.0)),
+        "replay": _worst(later),
+    }
+
+
 def metadata_kept(trial: Trial) -> float:
-    """0 when shape, strides, dtype and device are FakeTensor's, or those of ``out``."""
-    got = [metadata(t, trial.backend.strides) for t in trial.results]
+    """0 when shape, strides, dtype and device are FakeTensor's, or those of ``out``.
+
+    Those of a captured call are also the eager call's, on every shape it was run on.
+    """
+    strides = trial.backend.strides
+    got = [metadata(t, strides) for t in trial.results]
+    if trial.captured:
+        replays, other = trial.replays, trial.replays.other
+        same = got == [metadata(t, strides) for t in replays.eager]
+        same &= other.metadata == [metadata(t, strides) for t in other.trial.results]
+        return 0.0 if same and got == expected_metadata(trial) else np.inf
     if trial.receiver:
         same = all(a is b for a, b in zip(trial.results, trial.receiver.views, strict=True))
         return 0.0 if same and got == expected_metadata(trial) else np.inf
@@ -60,7 +86,7 @@ def untouched(trial: Trial) -> float:
 
 def _kept(trial: Trial) -> Array:
     """0 where the results still are what they were: no later call has written into them."""
-    now = trial.fetched(trial.results)
+    now = trial.replays.later if trial.captured else trial.fetched(trial.results)
     return _worst([measures.bitwise(a, b) for a, b in zip(trial.raw, now, strict=True)])
 
 
@@ -87,8 +113,14 @@ def _against_single(trial: Trial) -> Array:
 
 def _against_repetition(trial: Trial) -> Array:
     views = tuple(p.view for p in trial.operands)
-    again = trial.fetched(trial.attempt(lambda: trial.function(*views)))
-    return _worst([measures.bitwise(a, b) for a, b in zip(trial.raw, again, strict=True)])
+    return _again(trial, trial.raw, trial.fetched(trial.attempt(lambda: trial.function(*views))))
+
+
+def _again(trial: Trial, first: Sequence[Array], again: Sequence[Array]) -> Array:
+    """Two results of the same call on the same bits: the same, where the device promises that."""
+    if not trial.backend.deterministic:
+        return difference(trial, first, again)
+    return _worst([measures.bitwise(a, b) for a, b in zip(first, again, strict=True)])
 
 
 def difference(

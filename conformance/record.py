@@ -1,9 +1,9 @@
 """The record of a run: JUnit properties, written by pytest and read back here.
 
 The XML file is all that is kept of a run, so everything that tuning, comparing and reporting need
-is in it. One test case holds ``case``, ``verdict``, ``digest``, ``reason``, ``seconds`` and for
-each measure ``measure.NAME`` = ``value limit index``; the index is that of the worst matrix in the
-flattened batch.
+is in it. One test case holds ``case``, ``verdict``, ``digest``, ``reason``, ``seconds``, for a
+captured call ``compile_seconds`` and ``recompiled``, and for each measure ``measure.NAME`` =
+``value limit index``; the index is that of the worst matrix in the flattened batch.
 """
 
 from __future__ import annotations
@@ -13,9 +13,10 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from sys import intern
-from typing import Any
+from typing import Any, TypeVar
 from xml.parsers import expat
 
+N = TypeVar("N", int, float)
 VERDICTS = ("pass", "fail", "unsupported", "fallback", "known", "fixed", "crash", "timeout")
 MEASURE = "measure."
 
@@ -71,6 +72,8 @@ class Outcome:
     reason: str = ""
     digest: str = ""
     seconds: float = 0.0
+    compile_seconds: float | None = None  # of a captured call; 0 where another case has paid
+    recompiled: int | None = None  # graphs that torch.compile had to compile after that
     test: str = ""  # the test function, ``tests.test_svd::test_svd``; known after reading
     text: str = ""  # what the run told of a failure, likewise
 
@@ -79,7 +82,12 @@ class Outcome:
         found = [("case", self.case), ("verdict", self.verdict)]
         found += [(MEASURE + measured.name, str(measured)) for measured in self.measures]
         found += [(name, text) for name in ("digest", "reason") if (text := getattr(self, name))]
-        return [*found, ("seconds", f"{self.seconds:.6g}")]
+        found.append(("seconds", f"{self.seconds:.6g}"))
+        if self.compile_seconds is not None:
+            found.append(("compile_seconds", f"{self.compile_seconds:.6g}"))
+        if self.recompiled is not None:
+            found.append(("recompiled", str(self.recompiled)))
+        return found
 
     @property
     def worst(self) -> Measured | None:
@@ -248,9 +256,15 @@ def outcome_of(properties: Mapping[str, str], test: str = "", text: str = "") ->
         reason=properties.get("reason", ""),
         digest=properties.get("digest", ""),
         seconds=float(properties.get("seconds") or 0),
+        compile_seconds=_number(properties, "compile_seconds", float),
+        recompiled=_number(properties, "recompiled", int),
         test=test,
         text=text,
     )
+
+
+def _number(properties: Mapping[str, str], name: str, kind: Callable[[str], N]) -> N | None:
+    return kind(properties[name]) if name in properties else None
 
 
 def _measured(name: str, text: str) -> Measured:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fnmatch
 import os
 import platform
 import time
@@ -16,6 +17,7 @@ import threadpoolctl
 import torch
 
 from conformance import known_issues, tolerances
+from conformance.captures import CAPTURES
 from conformance.cases import Case
 from conformance.known_issues import KnownIssues
 from conformance.layouts import LAYOUTS
@@ -46,6 +48,7 @@ class Session:
         device: str | None = None,
         plugins: Sequence[str] = (),
         profile: str = "standard",
+        captures: str | None = None,
         seed: int = 0,
         threads: int = 1,
         tolerance_files: Sequence[str] | None = None,
@@ -55,6 +58,7 @@ class Session:
             "device": device,
             "plugins": plugins,
             "profile": profile,
+            "captures": captures,
             "seed": seed,
             "threads": threads,
             "tolerance_files": tolerance_files,
@@ -65,6 +69,7 @@ class Session:
         if threads < 1 or seed < 0:
             raise SetupError("--threads must be at least 1, --seed at least 0")
         self.profile, self.seed, self.threads = PROFILES[profile], seed, threads
+        self.captures = _selected(captures)
         self.own_files = not tolerance_files and not known_issue_files
         self.started = time.strftime("%Y-%m-%dT%H:%M:%S%z")
         self.poisoned = False
@@ -98,25 +103,30 @@ class Session:
 
     def cases(self, *operations: str, plan: str, test: str = "") -> list[Case]:
         """The cases of a plan for every device and operation; first those named by reports."""
+        plans = [plan, *(p.name for p in PLANS.values() if p.adds == plan)]
         found: dict[Case, None] = {}
         for target in self.targets.values():
             can = self._abilities(target)
             for case in named_cases(test, self.profile.name, target.id):
                 if case.operation in operations and can.run(case):
                     found[case] = None
-            for operation in operations:
-                found |= dict.fromkeys(
-                    plan_cases(plan, operation, self.profile.name, target.id, can)
-                )
-        return list(found)
+            for name in plans:
+                for operation in operations:
+                    found |= dict.fromkeys(
+                        plan_cases(name, operation, self.profile.name, target.id, can)
+                    )
+        return [case for case in found if case.capture in self.captures]
 
     def _abilities(self, target: Target) -> Abilities:
         backend, device = target.backend, target.device
+        lacking = {c.name for c in CAPTURES.values() if c.missing(backend, device)}
         return Abilities(
             backend.dtypes_on(device),
             backend.svd_drivers(device),
+            captures=tuple(name for name in CAPTURES if name not in lacking),
             streams=backend.streams,
             missing=tuple(name for name in LAYOUTS if not _offered(backend, name)),
+            uncaptured=tuple(name for name in CAPTURES if name in lacking),
         )
 
     def trial(self, case: Case) -> Trial:
@@ -157,6 +167,11 @@ class Session:
         names = [f"{p['internal_api']} {p['version'] or ''}".strip() for p in pools]
         return ", ".join(sorted(set(names))) or "unknown"
 
+    @property
+    def captured(self) -> str:
+        """The names of the captures asked for, in their order."""
+        return ", ".join(name for name in CAPTURES if name in self.captures)
+
     def header(self) -> list[str]:
         """The lines above a run."""
         profile = self.profile
@@ -169,6 +184,8 @@ class Session:
         for device, facts in self.facts.items():
             told = ", ".join(f"{k} {v}" for k, v in facts.items() if k != "backend" and v)
             lines.append(f"device {device} ({facts['backend']}): {told}")
+        if len(self.captures) < len(CAPTURES):
+            lines.append(f"captures: only {self.captured}; NOT A CONFORMANCE RUN")
         if not profile.conformance:
             lines.append(f"'{profile.name}' IS NOT A CONFORMANCE RUN; 'standard' is")
         return lines
@@ -186,6 +203,7 @@ class Session:
             "cores": str(os.cpu_count()),
             "blas": self.blas,
             "profile": self.profile.name,
+            "captures": self.captured,
             "seed": str(self.seed),
             "threads": str(self.threads),
             "files": ", ".join(map(str, self.files)),
@@ -194,6 +212,17 @@ class Session:
         for device, facts in self.facts.items():
             found |= {f"device.{device}.{name}": value for name, value in facts.items()}
         return found
+
+
+def _selected(patterns: str | None) -> frozenset[str]:
+    """The captures that comma-separated names and patterns stand for; all of them without any."""
+    chosen: set[str] = set()
+    for pattern in (patterns or "*").split(","):
+        found = fnmatch.filter(CAPTURES, pattern.strip())
+        if not found:
+            raise SetupError(f"no capture is called '{pattern}'; there are {', '.join(CAPTURES)}")
+        chosen.update(found)
+    return frozenset(chosen)
 
 
 def _offered(backend: Backend, layout: str) -> bool:
@@ -209,7 +238,8 @@ def _offered(backend: Backend, layout: str) -> bool:
 
 def every_case_id() -> Iterator[str]:
     """The ids of all cases of all profiles on a device that has every dtype and SVD driver."""
-    can = Abilities(tuple(PRECISIONS), ("gesvd", "gesvdj", "gesvda"), streams=True)
+    drivers = ("gesvd", "gesvdj", "gesvda")
+    can = Abilities(tuple(PRECISIONS), drivers, tuple(CAPTURES), streams=True)
     for profile in PROFILES:
         for plan in PLANS:
             for operation in OPERATIONS:

@@ -21,7 +21,10 @@ from conformance.formulas import Formula, FormulaError
 from conformance.precision import PRECISIONS
 from conformance.tomlfiles import ConfigError, KeyPath, TomlFile, dotted, read
 
-COMMON = ("batch", "layout", "metadata", "untouched", "repeat", "scaling", "finite", "error")
+COMMON = (
+    *("batch", "layout", "metadata", "untouched", "repeat", "scaling", "finite", "error"),
+    *("capture", "replay"),
+)
 _CHOLESKY = ("reconstruction", "triangle", "diagonal", "factor")
 
 VOCABULARY: dict[str, tuple[str, ...]] = {

@@ -11,32 +11,25 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache, cached_property
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import torch
 
-from conformance import reference
-from conformance.captures import CAPTURES, Call
+from conformance.captures import CAPTURES, Capture
 from conformance.cases import Case
 from conformance.layouts import LAYOUTS
-from conformance.matrices import FAMILIES, Family, Sample, sample
-from conformance.operations import OPERATIONS, Operation, Variant
 from conformance.placing import Placed, Receiver, place
-from conformance.precision import PRECISIONS, Precision
+from conformance.problem import Array, Problem
 from conformance.record import Measured, Outcome
+from conformance.replays import Replays, replayed
 from conformance.tolerances import Tolerances
-from devices.base import Backend, matches
+from devices.base import Backend, chain, matches
 
-Array = np.ndarray
 Tensors = tuple[torch.Tensor, ...]
-
-# Above this much arithmetic (batch x m x n x min(m, n), 300^3) the promises that need further
-# calls of the same size (batch, layout, repeat, agreement) are left to smaller cases.
-_THOROUGH = 27_000_000
-_MANY = 10_000  # nor are batches of more matrices called again
+T = TypeVar("T")
 
 
 class NonConformance(AssertionError):
@@ -54,18 +47,17 @@ class Recorded:
     value: Array
 
 
-class Trial:
+class Trial(Problem):
     """One case on one device."""
 
     def __init__(
         self, case: Case, backend: Backend, device: str, tolerances: Tolerances, seed: int = 0
     ) -> None:
-        self.case, self.backend, self.device = case, backend, device
-        self.tolerances, self.seed = tolerances, seed
-        self.operation: Operation = OPERATIONS[case.operation]
-        self.variant: Variant = self.operation.variant(case.variant)
-        self.layout = LAYOUTS[case.layout]
+        super().__init__(case, backend, seed)
+        self.device, self.tolerances = device, tolerances
         self.seconds = 0.0
+        self.compile_seconds: float | None = None
+        self.recompiled: int | None = None
         self.fallback = ""
         self.receiver: Receiver | None = None
         self.outcome: Outcome | None = None
@@ -73,123 +65,7 @@ class Trial:
         self.promise = ""
         self.options: dict[str, Any] = {}
 
-    # --- input ------------------------------------------------------------------------------
-
-    @cached_property
-    def precision(self) -> Precision:
-        """The numbers of the case's dtype."""
-        return PRECISIONS[self.case.dtype]
-
-    @property
-    def eps(self) -> float:
-        """The spacing at 1 of the case's dtype."""
-        return self.precision.eps
-
-    @property
-    def n(self) -> int:
-        """The larger dimension of the matrices, at least 1."""
-        return max(1, *self.case.shape)
-
-    @property
-    def family(self) -> Family:
-        """The family of the matrices."""
-        return FAMILIES[self.case.family]
-
-    @property
-    def jacobi(self) -> bool:
-        """Does the SVD driver of the case promise every value to high relative accuracy?"""
-        return self.backend.jacobi_svd(self.variant.arguments.get("driver"))
-
-    @cached_property
-    def sample(self) -> Sample:
-        """The matrices of the case, rounded to its dtype."""
-        kind = self.operation.kind
-        if kind not in FAMILIES[self.case.family].kinds:
-            kind = "indefinite"
-        case = self.case
-        m, n = case.shape
-        return sample(case.family, kind, (m, n), case.batch, self.precision, self.seed)
-
-    @property
-    def sample_or_none(self) -> Sample | None:
-        """The sample, if the case has got as far as that."""
-        return self.__dict__.get("sample")
-
-    @cached_property
-    def index(self) -> Array:
-        """Which of the distinct matrices stands at each place of the batch, shape (B,)."""
-        batch = self.case.batch
-        index = self.sample.index.reshape(batch)
-        first = (slice(0, 1),) * self.layout.shared(len(batch))
-        return np.broadcast_to(index[first], batch).ravel()
-
-    @cached_property
-    def stacks(self) -> tuple[Array, ...]:
-        """The distinct operands, in wide precision: each of shape (k, ...)."""
-        rng = np.random.default_rng(int(self.sample.digest, 16) ^ self.seed)
-        return self.operation.operands(self.sample.distinct, self.variant, self.precision, rng)
-
-    @cached_property
-    def A(self) -> Array:  # noqa: N802
-        """The matrices to be factored, shape (B, m, n), in wide precision."""
-        return self.sample.distinct[self.index]
-
-    def of(self, operand: int) -> Array:
-        """The operand with this number for every matrix of the batch, shape (B, ...)."""
-        shared = operand == self.variant.shared
-        return self.stacks[operand][np.zeros_like(self.index) if shared else self.index]
-
-    @property
-    def readable(self) -> tuple[Array, ...]:
-        """The stacks, with zeros for what must not be read: a reference may look at it."""
-        return tuple(np.nan_to_num(stack) for stack in self.stacks)
-
-    def referred(self, function: Callable[..., Array], *operands: Array) -> Array:
-        """``function`` of the distinct matrices (or stacks), for every matrix of the batch."""
-        return function(*(operands or (self.sample.distinct,)))[self.index]
-
-    @cached_property
-    def cond(self) -> Array:
-        """The condition number of every matrix, shape (B,): of its leading columns if wide."""
-        cond = self.referred(reference.condition_leading)
-        return cond if self.variant.shared is None else np.full_like(cond, cond.max(initial=1))
-
-    @property
-    def full_rank(self) -> bool:
-        """Are the matrices safely of full rank in the dtype of the case?"""
-        limit = 1.0 / (100 * self.precision.eps * max(1, *self.case.shape))
-        return bool(np.all(self.cond < limit))
-
-    @property
-    def units(self) -> dict[str, float]:
-        """What the measures are scaled by."""
-        subnormals = self.backend.subnormals
-        smallest = self.precision.smallest if subnormals else self.precision.tiny
-        return {"eps": self.eps, "smallest": smallest}
-
-    @property
-    def thorough(self) -> bool:
-        """Is the case small enough to be called again and again?"""
-        return self.work <= _THOROUGH and len(self.index) <= _MANY
-
-    @property
-    def work(self) -> int:
-        """Batch x m x n x min(m, n)."""
-        return len(self.index) * int(np.prod(self.case.shape)) * min(self.case.shape)
-
     # --- call -------------------------------------------------------------------------------
-
-    def arrays(self, position: int | None = None) -> tuple[Array, ...]:
-        """The host operands in the dtype of the case: batch + (...), or one matrix's alone."""
-        batch = self.case.batch if position is None else ()
-        arrays = []
-        for number, stack in enumerate(self.stacks):
-            chosen, shape = self.index if position is None else self.index[position], batch
-            if number == self.variant.shared and len(self.index):
-                chosen, shape = self.index[0], (1,) * len(batch)
-            array = stack[chosen].reshape(*shape, *stack.shape[1:])
-            arrays.append(array.astype(self.precision.numpy))
-        return tuple(arrays)
 
     def placed(
         self, arrays: Sequence[Array], layout: str = "row-major", batch: int = 0
@@ -218,21 +94,45 @@ class Trial:
         """The call of the case: operation with its variant's arguments."""
         return self.operation.call(operands, self.variant, **out)
 
+    @property
+    def capture(self) -> Capture:
+        """How the call is run."""
+        return CAPTURES[self.case.capture]
+
+    @property
+    def captured(self) -> bool:
+        """Is the call run in another way than eagerly?"""
+        return self.case.capture != "eager"
+
+    @cached_property
+    def replays(self) -> Replays:
+        """What the captured call gave, again and again; `Refused` where it cannot be captured."""
+        missing = self.capture.missing(self.backend, self.device)
+        if missing:
+            raise Refused(missing)
+        try:
+            return replayed(self)
+        except Refused as error:
+            refusal = error
+        views = tuple(p.view for p in self.operands)
+        self.attempt(lambda: self.function(*views), refusable=True)  # must still work
+        raise refusal
+
     @cached_property
     def results(self) -> Tensors:
         """The results on the device, computed once, under the capture of the case."""
+        if self.captured:
+            return self.replays.results
         views = tuple(p.view for p in self.operands)
         self.receiver = self._receiver(views)
         out = {"out": _out(self.receiver.views)} if self.receiver else {}
-        capture = CAPTURES[self.case.capture]
-        missing = capture.missing(self.backend, self.device)
-        if missing:
-            raise Refused(missing)
-        with self.backend.active(self.device):
-            function = capture.prepare(Call(self.function, views, self.backend, self.device))
+        return self.watched(lambda: self.function(*views, **out))
+
+    def watched(self, call: Callable[[], Tensors]) -> Tensors:
+        """The case's own call: timed, and watched for a fallback to the CPU."""
         started = time.perf_counter()
         with self.backend.fallback(self.device) as watch:
-            results = self.attempt(lambda: function(*views, **out), refusable=True)
+            results = self.attempt(call, refusable=True)
         self.seconds = time.perf_counter() - started
         watch.results(results)
         self.fallback = watch.reason
@@ -244,7 +144,7 @@ class Trial:
         like = self.attempt(lambda: self.function(*views), refusable=True)
         return Receiver.like(like, self._cores, self.layout.out, self.backend, self.device)
 
-    def attempt(self, call: Callable[[], Tensors], refusable: bool = False) -> Tensors:
+    def attempt(self, call: Callable[[], T], refusable: bool = False) -> T:
         """Call and wait. A clean refusal of the case's own call becomes `Refused`.
 
         Any other error is the caller's, and so is the refusal of a call that only checks the case.
@@ -255,7 +155,7 @@ class Trial:
                 self.backend.synchronize(self.device)
         except Exception as error:
             reason = self.backend.refusal(error) if refusable else None
-            if reason:
+            if reason and not graph_break(error):
                 raise Refused(reason) from error
             raise
         return results
@@ -281,7 +181,7 @@ class Trial:
     @cached_property
     def raw(self) -> tuple[Array, ...]:
         """The results on the host, in the dtype they came in: one array (B, ...) each."""
-        return self.fetched(self.results)
+        return self.replays.raw if self.captured else self.fetched(self.results)
 
     @cached_property
     def outputs(self) -> tuple[Array, ...]:
@@ -290,15 +190,14 @@ class Trial:
 
     def also(self, operation: str, variant: str) -> tuple[Array, ...]:
         """The results of another operation on the very same operands."""
-        other = Trial(
-            Case(**{**vars(self.case), "operation": operation, "variant": variant}),
-            self.backend,
-            self.device,
-            self.tolerances,
-            self.seed,
-        )
+        other = self.sibling(operation=operation, variant=variant)
         views = tuple(p.view for p in self.operands)
         return tuple(map(widened, other.fetched(self.attempt(lambda: other.function(*views)))))
+
+    def sibling(self, seed: int = 0, **parts: Any) -> Trial:
+        """A trial whose case differs in these parts, its matrices drawn with a seed further on."""
+        case = replace(self.case, **parts)
+        return Trial(case, self.backend, self.device, self.tolerances, self.seed + seed)
 
     def refuses(self, call: Callable[[], Any]) -> float:
         """0 if the call ends in a RuntimeError that has something to say, inf otherwise.
@@ -367,12 +266,22 @@ class Trial:
             reason=reason,
             digest=self.sample_or_none.digest if self.sample_or_none else "",
             seconds=self.seconds,
+            compile_seconds=self.compile_seconds,
+            recompiled=self.recompiled,
         )
 
 
 @cache
 def _traits(backend: Backend, device: str) -> tuple[str, ...]:
     return backend.traits(device)
+
+
+def graph_break(error: BaseException) -> bool:
+    """Is that torch.compile's way to say that it cannot take the call as one graph?
+
+    That is no refusal by the device: the call can be traced, as the CPU shows.
+    """
+    return any(type(link).__name__ == "Unsupported" for link in chain(error))
 
 
 def widened(array: Array) -> Array:

@@ -33,12 +33,18 @@ Function = Callable[..., Tensors]
 
 @dataclass(frozen=True)
 class Call:
-    """What is captured: a function of tensors, example operands for it, and where they live."""
+    """What is captured: a function of tensors, example operands for it, and where they live.
+
+    ``further(k)`` are more such operands, which share no memory with any. ``batch`` is the number
+    of batch axes.
+    """
 
     function: Function
     operands: Tensors
     backend: Backend
     device: str
+    further: Callable[[int], Tensors] = lambda number: ()
+    batch: int = 0
 
 
 def nothing(backend: Backend, device: str) -> str:
@@ -51,8 +57,9 @@ class Capture:
     """A way to run a call.
 
     ``missing(backend, device)`` says why it cannot be had there, "" if it can. ``dynamic``: one
-    captured function takes every shape of the same number of axes. ``needs`` is "batch" or "".
-    One that is not ``common`` is left out by `quick`.
+    captured function takes every shape with the same number of axes and sizes of at least
+    ``smallest``. ``needs`` is "batch" or "". With several ``ways`` (branches, say) the captured
+    function takes the number of one as ``way``. One that is not ``common`` is left out by `quick`.
     """
 
     name: str
@@ -60,19 +67,10 @@ class Capture:
     prepare: Callable[[Call], Function]
     missing: Callable[[Backend, str], str] = nothing
     dynamic: bool = False
+    smallest: int = 0
+    ways: int = 1
     needs: str = ""
     common: bool = False
-
-
-def lacking(*names: str) -> Callable[[Backend, str], str]:
-    """Missing where torch has none of these attributes, written with their module."""
-
-    def missing(backend: Backend, device: str) -> str:
-        if any(find(name) is not None for name in names):
-            return ""
-        return f"PyTorch {torch.__version__} has no {names[0]}"
-
-    return missing
 
 
 def find(name: str) -> Any:

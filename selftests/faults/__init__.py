@@ -2,21 +2,51 @@
 
 ``with planted(fault):`` switches one on underneath ``torch.linalg``; ``CATALOGUE`` holds them by
 name, ``CONTROL`` hooks every operator and changes nothing. See ``planting`` for how it works.
+``CAPTURED`` holds the faults of captures, which ``with miscaptured(fault):`` switches on.
 """
 
 from __future__ import annotations
 
-from . import accuracy, arguments, batch, history, layout, metadata, size, structure, values
+from . import (
+    accuracy,
+    arguments,
+    batch,
+    captured,
+    history,
+    layout,
+    metadata,
+    size,
+    structure,
+    values,
+)
+from .captured import CapturedFault, miscaptured
 from .planting import OPERATORS, Call, Condition, Effect, Fault, planted
 from .witness import of
 
-__all__ = ["CATALOGUE", "CONTROL", "KINDS", "Call", "Fault", "planted"]
+__all__ = [
+    "CAPTURED",
+    "CATALOGUE",
+    "CONTROL",
+    "EVERY",
+    "KINDS",
+    "Call",
+    "CapturedFault",
+    "Fault",
+    "miscaptured",
+    "planted",
+]
 
 _TABLES = (accuracy, structure, arguments, batch, layout, size, values, history, metadata)
 
 KINDS: tuple[str, ...] = tuple(table.__name__.rpartition(".")[2] for table in _TABLES)
 
 CATALOGUE: dict[str, Fault] = {fault.name: fault for table in _TABLES for fault in table.FAULTS}
+
+CAPTURED: dict[str, CapturedFault] = {
+    fault.name: fault for module in (captured,) for fault in module.FAULTS
+}
+
+EVERY: dict[str, Fault | CapturedFault] = {**CATALOGUE, **CAPTURED}
 
 CONTROL = Fault(
     name="control",

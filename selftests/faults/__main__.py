@@ -10,7 +10,7 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 from statistics import median
 
-from selftests.faults import CATALOGUE, CONTROL
+from selftests.faults import CONTROL, EVERY
 from selftests.faults.hunt import hunt
 from selftests.faults.page import nodes, table
 
@@ -33,7 +33,7 @@ def main() -> int:
     )
     parser.add_argument("--write", metavar="FILE", help="write the table to a Markdown file")
     arguments = parser.parse_args()
-    names = [name for name in CATALOGUE if fnmatchcase(name, arguments.only)]
+    names = [name for name in EVERY if fnmatchcase(name, arguments.only)]
     if arguments.control:
         catch = hunt((CONTROL.name, arguments.profile, arguments.seed, ""))
         told = f"FAILED {catch.case}" if catch.caught else "none failed"

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from itertools import chain, zip_longest
 
@@ -17,7 +18,8 @@ from conformance.record import Outcome
 from conformance.runner import Test, perform
 from conformance.session import Session
 from conformance.suite import marked_tests
-from selftests.faults import CATALOGUE, CONTROL
+from selftests.faults import CONTROL, EVERY
+from selftests.faults.captured import CapturedFault, miscaptured
 from selftests.faults.planting import Fault, planted
 
 
@@ -45,15 +47,17 @@ class Hunt:
         self.session = Session(device=device, profile=profile, seed=seed, threads=threads)
         self.tests = [entry for entry in marked_tests() if entry[2] != "first-call"]
 
-    def cases(self, operations: frozenset[str]) -> Iterator[tuple[Test, Case]]:
-        """The cases that call one of these operations, a case of each test in turn."""
+    def cases(
+        self, operations: frozenset[str], captures: tuple[str, ...] = ("eager",)
+    ) -> Iterator[tuple[Test, Case]]:
+        """The cases that call one of these operations so, a case of each test in turn."""
         queues = []
         for test, called, plan in self.tests:
             for operation in called:
                 if operation in operations:
                     name = test.__name__
                     cases = self.session.cases(operation, plan=plan, test=name)
-                    queues.append([(test, case) for case in cases])
+                    queues.append([(test, case) for case in cases if case.capture in captures])
         for turn in zip_longest(*queues):
             yield from (entry for entry in turn if entry is not None)
 
@@ -70,11 +74,19 @@ class Hunt:
         )
         return [(test, case)] if there else []
 
-    def run(self, fault: Fault, node: str = "") -> Catch:
-        """The first case that fails with the fault planted; the one called ``node`` goes first."""
+    def run(self, fault: Fault | CapturedFault, node: str = "") -> Catch:
+        """The first case that fails with the fault planted; the one called ``node`` goes first.
+
+        A fault of captures is looked for in their cases only, any other in the eager ones.
+        """
         started, tried = time.process_time(), 0
-        with planted(fault):
-            for test, case in chain(self.recalled(node), self.cases(concerned(fault))):
+        if isinstance(fault, CapturedFault):
+            planting: AbstractContextManager[object] = miscaptured(fault)
+            cases = self.cases(frozenset(fault.operations), fault.captures)
+        else:
+            planting, cases = planted(fault), self.cases(concerned(fault))
+        with planting:
+            for test, case in chain(self.recalled(node), cases):
                 tried += 1
                 outcome = self.outcome(test, case)
                 if outcome.verdict == "fail":
@@ -110,4 +122,4 @@ def hunt(job: tuple[str, str, int, str]) -> Catch:
     name, profile, seed, node = job
     if (profile, seed) not in _hunts:
         _hunts[profile, seed] = Hunt(profile, seed)
-    return _hunts[profile, seed].run(CATALOGUE.get(name, CONTROL), node)
+    return _hunts[profile, seed].run(EVERY.get(name, CONTROL), node)

@@ -1,0 +1,56 @@
+"""torch.compile, static and dynamic in shape, by code generation and without."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+from conformance.captures.base import Call, Capture, Function
+from devices.base import Backend
+
+
+def compiled(compiler: str, dynamic: bool) -> Callable[[Call], Function]:
+    """Compile the whole call as one graph: a graph break is an error."""
+
+    def prepare(call: Call) -> Function:
+        return torch.compile(call.function, dynamic=dynamic, **options(compiler))
+
+    return prepare
+
+
+def options(compiler: str) -> dict[str, Any]:
+    """How torch.compile is called. Graphs of other processes must not stand in for this one's."""
+    fresh = {"options": {"fx_graph_cache": False}} if compiler == "inductor" else {}
+    return {"backend": compiler, "fullgraph": True, **fresh}
+
+
+def compiles(compiler: str) -> Callable[[Backend, str], str]:
+    """Missing where the backend has no such compiler."""
+
+    def missing(backend: Backend, device: str) -> str:
+        there = compiler in backend.compilers
+        return "" if there else f"torch.compile's {compiler} generates no code for {backend.name}"
+
+    return missing
+
+
+def _capture(name: str, compiler: str, dynamic: bool, common: bool = False) -> Capture:
+    shape = "dynamic in shape" if dynamic else "one shape"
+    return Capture(
+        name,
+        f"torch.compile, {compiler}, {shape}",
+        compiled(compiler, dynamic),
+        compiles(compiler),
+        dynamic=dynamic,
+        common=common,
+    )
+
+
+CAPTURES = (
+    _capture("inductor", "inductor", dynamic=False),
+    _capture("inductor-dynamic", "inductor", dynamic=True),
+    _capture("aot-eager", "aot_eager", dynamic=False, common=True),
+    _capture("aot-eager-dynamic", "aot_eager", dynamic=True),
+)
