@@ -225,12 +225,17 @@ def hermitian(X: Array, *, eps: float, smallest: float) -> Floats:
         return _ratio(_norm(X - _adjoint(X)), n, eps * _norm(X), grid)
 
 
-def product(computed: Array, reference: Array, *, eps: float, smallest: float) -> Floats:
-    """``|Q - Q_ref| / (m eps |Q_ref|)`` for ``(k, m, n)``: a product of reflectors, xORGQR."""
-    _, m, _ = _same(computed, reference, 3)
+def product(
+    computed: Array, reference: Array, order: int, *, eps: float, smallest: float
+) -> Floats:
+    """``|C - C_ref| / (order eps |C_ref|)`` for ``(k, m, n)``: reflectors times C.
+
+    ``order`` is that of the reflectors, whatever the shape of C: LAPACK's test xQRT03.
+    """
+    _same(computed, reference, 3)
     with np.errstate(all="ignore"):
         reference, computed, grid = _scaled(reference, smallest, computed)
-        return _ratio(_norm(computed - reference), m, eps * _norm(reference), grid)
+        return _ratio(_norm(computed - reference), max(1, order), eps * _norm(reference), grid)
 
 
 # ---- One result against another ------------------------------------------------------------

@@ -195,7 +195,7 @@ def test_one_bad_number_is_never_dropped(value: float, place: tuple[int, int]) -
         measures.solve_residual(H, bad(X), A, **units(P)),
         measures.inverse_residual(H, bad(X), **units(P)),
         measures.hermitian(bad(H), **units(P)),
-        measures.product(bad(Q), Q, **units(P)),
+        measures.product(bad(Q), Q, Q.shape[-2], **units(P)),
         measures.agreement(bad(S), S, 8, **units(P)),
         measures.agreement(S, bad(S), 8, **units(P)),
         measures.bitwise(bad(S), S),
@@ -367,3 +367,14 @@ def test_gram_judges_r_alone(power: int) -> None:
     assert np.isnan(measured[2])
     zero = np.zeros((2, 3, 3))
     seen(measures.gram(zero, zero + np.array([[[0]], [[1]]]), **units(C)), False, True)
+
+
+def test_a_product_is_measured_by_the_order_of_its_reflectors() -> None:
+    """One row times 256 reflectors is no less exact than 256 rows: the shape of C says nothing."""
+    rng = np.random.default_rng(0)
+    C = rng.standard_normal((1, 256, 256))
+    wrong = C * (1 + 100 * P.eps)
+    whole = measures.product(wrong, C, 256, **units(P))
+    row = measures.product(wrong[:, :1], C[:, :1], 256, **units(P))
+    assert row == pytest.approx(whole, rel=0.1)
+    assert whole == pytest.approx([100 / 256], rel=0.1)

@@ -46,7 +46,7 @@ def test_householder_product(trial: Trial) -> None:
     (Q,) = trial.outputs
     Q_ref = trial.referred(reference.householder_product, *trial.readable)
     trial.judge(
-        product=measures.product(Q, Q_ref, **trial.units),
+        product=measures.product(Q, Q_ref, trial.case.shape[0], **trial.units),
         orthonormality=measures.orthonormality(Q, eps=trial.eps),
         **common(trial),
     )
@@ -56,10 +56,9 @@ def test_householder_product(trial: Trial) -> None:
 def test_ormqr(trial: Trial) -> None:
     """C is multiplied by Q or its adjoint, from the left or the right."""
     (computed,) = trial.outputs
+    expected = trial.referred(multiplied(trial), *trial.stacks)
     trial.judge(
-        product=measures.product(
-            computed, trial.referred(multiplied(trial), *trial.stacks), **trial.units
-        ),
+        product=measures.product(computed, expected, trial.case.shape[0], **trial.units),
         **common(trial),
     )
 
