@@ -11,6 +11,7 @@ import torch
 from conformance import measures, reference
 from conformance.placing import Metadata, metadata, predicted
 from conformance.problem import Array
+from conformance.replays import plain
 from conformance.trial import Trial, widened
 
 
@@ -33,6 +34,14 @@ def common(trial: Trial) -> dict[str, Array | float]:
     if trial.backend.strided:
         found["untouched"] = np.maximum(found["untouched"], _shared(trial))
     return found
+
+
+def recovered(trial: Trial) -> dict[str, Array]:
+    """After a refused capture the eager call gives, or raises, what it did before."""
+    (before, error), (later, later_error) = trial.eager, plain(trial)
+    if before is None or later is None:
+        return {"error": np.array(0.0 if type(error) is type(later_error) else np.inf)}
+    return {"capture": difference(trial, trial.fetched(later), trial.fetched(before))}
 
 
 def captured(trial: Trial) -> dict[str, Array | float]:

@@ -65,7 +65,7 @@ def replayed(trial: Trial) -> Replays:
     Raises what the eager call raises, `Unlike` where only one of them raises.
     """
     views = tuple(p.view for p in trial.operands)
-    eager, error = _eager(trial, views)
+    eager, error = trial.eager
     function = _captured(trial)
     ways: list[dict[str, Any]] = [{}]
     if trial.capture.ways > 1:
@@ -91,7 +91,9 @@ def replayed(trial: Trial) -> Replays:
     return Replays(results, raw, later, eager, again, other)
 
 
-def _eager(trial: Trial, views: Tensors) -> tuple[Tensors | None, Exception | None]:
+def plain(trial: Trial) -> tuple[Tensors | None, Exception | None]:
+    """What the plain call on the trial's operands gives, or the numerical error that it raises."""
+    views = tuple(p.view for p in trial.operands)
     try:
         return trial.attempt(lambda: trial.function(*views), refusable=True), None
     except torch.linalg.LinAlgError as error:

@@ -10,6 +10,7 @@ from functools import cache
 import torch
 
 from conformance.known_issues import KnownIssue, KnownIssues
+from conformance.promises import recovered
 from conformance.record import Measured, Outcome
 from conformance.trial import NonConformance, Refused, Trial
 from devices.base import Backend
@@ -55,16 +56,35 @@ def perform(test: Test, trial: Trial, known: Known | None = None) -> Outcome:
         if issue.what == "crash" and issue.strict:
             trial.conclude("known", reason=f"not run: {issue}")
             return _outcome(trial)
+    refusal = ""
     try:
         test(trial)
     except NonConformance:
         pass
-    except Refused as refusal:
-        trial.conclude("unsupported", reason=str(refusal))
+    except Refused as refused:
+        refusal = str(refused)
     except Exception as error:
-        trial.error = error
-        trial.conclude("fail", (_broken(),), f"{type(error).__name__}: {error}")
+        _failed(trial, error)
+    if refusal:
+        _refused(trial, refusal)
     return _settled(_outcome(trial), issues)
+
+
+def _refused(trial: Trial, reason: str) -> None:
+    """Unsupported, unless a refused capture has left the eager call other than it was."""
+    try:
+        if trial.captured and "eager" in vars(trial):
+            trial.judge(**recovered(trial))
+        trial.conclude("unsupported", reason=reason)
+    except NonConformance:
+        pass
+    except Exception as error:
+        _failed(trial, error)
+
+
+def _failed(trial: Trial, error: Exception) -> None:
+    trial.error = error
+    trial.conclude("fail", (_broken(),), f"{type(error).__name__}: {error}")
 
 
 def _outcome(trial: Trial) -> Outcome:

@@ -10,11 +10,16 @@ import torch
 
 from conformance.captures import CAPTURES, Call
 from conformance.captures.graphs import Poisoned, Shared
-from devices.base import NoGraphs
+from conformance.cases import Case
+from conformance.plans import CAPTURED
+from devices.base import Backend, NoGraphs
+from devices.cpu import Cpu
 from devices.cuda import Cuda
 from devices.rocm import Rocm
 from devices.xpu import Xpu
 from selftests import accelerator_graph, sim
+from selftests.faults import GRAPHS, GraphFault
+from selftests.faults.hunt import SIMULATED, Hunt, hunt
 
 BACKEND = sim.Sim()
 DEVICE = "sim:0"
@@ -57,9 +62,20 @@ def several(function: Callable[..., Any]) -> Callable[..., tuple[torch.Tensor, .
     return call
 
 
+def captured(
+    function: Callable[..., Any], example: torch.Tensor, backend: Backend, device: str
+) -> Call:
+    return Call(
+        function=several(function),
+        operands=(example,),
+        further=lambda number: (example.clone(),),
+        backend=backend,
+        device=device,
+    )
+
+
 def prepared(way: str, function: Callable[..., Any], example: torch.Tensor) -> Any:
-    call = Call(several(function), (example,), BACKEND, DEVICE)
-    return CAPTURES[way].prepare(call)
+    return CAPTURES[way].prepare(captured(function, example, BACKEND, DEVICE))
 
 
 OPERATIONS: dict[str, Callable[[torch.Tensor], Any]] = {
@@ -229,6 +245,18 @@ def test_no_graph_class_is_no_refused_capture(monkeypatch: pytest.MonkeyPatch) -
         prepared("native-graph", torch.linalg.svdvals, torch.ones(1, 1, device=DEVICE))
 
 
+def test_what_inductor_returns_is_copied_out() -> None:
+    """Where there are no graphs to be recorded, all else is the same."""
+    hosts = [matrices(seed, 4, 3, dtype=torch.float32) for seed in range(3)]
+    capture = CAPTURES["reduce-overhead"]
+    assert capture.missing(Cpu(), "cpu") == "cpu has no native-graphs"
+    assert "inductor" in capture.missing(BACKEND, DEVICE)
+    run = capture.prepare(captured(torch.linalg.svdvals, hosts[0], Cpu(), "cpu"))
+    replays = [run(host) for host in hosts[1:]]
+    for host, (result,) in zip(hosts[1:], replays, strict=True):
+        torch.testing.assert_close(result, torch.linalg.svdvals(host))
+
+
 def test_without_a_compiler_the_reason_is_told(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Any
 ) -> None:
@@ -240,3 +268,35 @@ def test_without_a_compiler_the_reason_is_told(
     assert "no graph class could be compiled" in register(sim.Device.Graph)
     monkeypatch.delattr(torch.accelerator, "Graph", raising=False)
     assert "has no torch.accelerator.Graph" in register(sim.Device.Graph)
+
+
+# --- the suite, on a device with graphs
+
+NOTICED = {
+    "graph-result-in-operand": "error",
+    "graph-eigh-overwrites-operand": "error",
+    "graph-error-check-dropped": "error",
+    "graph-refusal-breaks-stream": "error",
+    "graph-refusal-leaves-recording": "capture",
+    "graph-refusal-breaks-captures": "error",
+}
+
+
+def test_a_right_device_passes() -> None:
+    hunter = Hunt("quick", **SIMULATED)
+    cases = list(hunter.cases(frozenset(CAPTURED), WAYS))
+    outcomes = [hunter.outcome(test, case) for test, case in cases]
+    assert {o.verdict for o in outcomes} == {"pass", "unsupported"}
+    refused = {Case.parse(o.case).operation for o in outcomes if o.verdict == "unsupported"}
+    assert refused == {"cholesky"}
+    assert len(outcomes) > 30
+
+
+@pytest.mark.parametrize("fault", GRAPHS.values(), ids=lambda fault: fault.name)
+def test_every_fault_of_graphs_is_caught(fault: GraphFault) -> None:
+    catch = hunt((fault.name, "standard", 0, ""))
+    assert catch.caught
+    if fault.name in NOTICED:
+        assert NOTICED[fault.name] in catch.measures
+    else:
+        assert "error" not in catch.measures

@@ -2,7 +2,8 @@
 
 ``with planted(fault):`` switches one on underneath ``torch.linalg``; ``CATALOGUE`` holds them by
 name, ``CONTROL`` hooks every operator and changes nothing. See ``planting`` for how it works.
-``CAPTURED`` holds the faults of captures, which ``with miscaptured(fault):`` switches on.
+``CAPTURED`` holds the faults of captures, which ``with miscaptured(fault):`` switches on, and
+``GRAPHS`` those of a device's graphs, planted in the simulated device.
 """
 
 from __future__ import annotations
@@ -20,6 +21,8 @@ from . import (
     values,
 )
 from .captured import CapturedFault, miscaptured
+from .graphs import FAULTS as GRAPH_FAULTS
+from .graphs import GraphFault
 from .planting import OPERATORS, Call, Condition, Effect, Fault, planted
 from .witness import of
 
@@ -28,10 +31,12 @@ __all__ = [
     "CATALOGUE",
     "CONTROL",
     "EVERY",
+    "GRAPHS",
     "KINDS",
     "Call",
     "CapturedFault",
     "Fault",
+    "GraphFault",
     "miscaptured",
     "planted",
 ]
@@ -46,7 +51,9 @@ CAPTURED: dict[str, CapturedFault] = {
     fault.name: fault for module in (captured,) for fault in module.FAULTS
 }
 
-EVERY: dict[str, Fault | CapturedFault] = {**CATALOGUE, **CAPTURED}
+GRAPHS: dict[str, GraphFault] = {fault.name: fault for fault in GRAPH_FAULTS}
+
+EVERY: dict[str, Fault | CapturedFault | GraphFault] = {**CATALOGUE, **CAPTURED, **GRAPHS}
 
 CONTROL = Fault(
     name="control",

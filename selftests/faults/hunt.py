@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from itertools import chain, zip_longest
+from typing import Any
 
 from conformance.cases import Case
 from conformance.operations import OPERATIONS
@@ -18,7 +19,9 @@ from conformance.record import Outcome
 from conformance.runner import Test, perform
 from conformance.session import Session
 from conformance.suite import marked_tests
-from selftests.faults import CONTROL, EVERY
+from devices._graphs import WAYS
+from selftests import sim
+from selftests.faults import CONTROL, EVERY, GRAPHS, GraphFault
 from selftests.faults.captured import CapturedFault, miscaptured
 from selftests.faults.planting import Fault, planted
 
@@ -43,8 +46,17 @@ class Catch:
 class Hunt:
     """A profile of the suite, ready to be run against one fault after another."""
 
-    def __init__(self, profile: str, seed: int = 0, device: str = "cpu", threads: int = 1) -> None:
-        self.session = Session(device=device, profile=profile, seed=seed, threads=threads)
+    def __init__(
+        self,
+        profile: str,
+        seed: int = 0,
+        device: str = "cpu",
+        threads: int = 1,
+        plugins: tuple[str, ...] = (),
+    ) -> None:
+        self.session = Session(
+            device=device, plugins=plugins, profile=profile, seed=seed, threads=threads
+        )
         self.tests = [entry for entry in marked_tests() if entry[2] != "first-call"]
 
     def cases(
@@ -74,7 +86,7 @@ class Hunt:
         )
         return [(test, case)] if there else []
 
-    def run(self, fault: Fault | CapturedFault, node: str = "") -> Catch:
+    def run(self, fault: Fault | CapturedFault | GraphFault, node: str = "") -> Catch:
         """The first case that fails with the fault planted; the one called ``node`` goes first.
 
         A fault of captures is looked for in their cases only, any other in the eager ones.
@@ -83,6 +95,8 @@ class Hunt:
         if isinstance(fault, CapturedFault):
             planting: AbstractContextManager[object] = miscaptured(fault)
             cases = self.cases(frozenset(fault.operations), fault.captures)
+        elif isinstance(fault, GraphFault):
+            planting, cases = fault.plant(), self.cases(frozenset(fault.operations), WAYS)
         else:
             planting, cases = planted(fault), self.cases(concerned(fault))
         with planting:
@@ -114,12 +128,17 @@ def concerned(fault: Fault) -> frozenset[str]:
     return frozenset(named | {callers[name] for name in named if name in callers})
 
 
-_hunts: dict[tuple[str, int], Hunt] = {}
+SIMULATED: dict[str, Any] = {"device": sim.NAME, "plugins": (str(sim.__file__),)}
+_hunts: dict[tuple[Any, ...], Hunt] = {}
 
 
 def hunt(job: tuple[str, str, int, str]) -> Catch:
-    """Run one fault (name, profile, seed, case to go first); a process prepares a profile once."""
+    """Run one fault (name, profile, seed, case to go first); a process prepares a profile once.
+
+    Those of graphs are hunted on the simulated device.
+    """
     name, profile, seed, node = job
-    if (profile, seed) not in _hunts:
-        _hunts[profile, seed] = Hunt(profile, seed)
-    return _hunts[profile, seed].run(EVERY.get(name, CONTROL), node)
+    key = (profile, seed, name in GRAPHS)
+    if key not in _hunts:
+        _hunts[key] = Hunt(profile, seed, **SIMULATED if name in GRAPHS else {})
+    return _hunts[key].run(EVERY.get(name, CONTROL), node)
