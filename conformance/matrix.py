@@ -76,7 +76,7 @@ def plan_cases(
         return ()
     if plan.name in abilities.missing:  # out
         return ()
-    if plan.adds and operation_name not in plan.captured:
+    if plan.captured and operation_name not in plan.captured:
         return ()
     axes = _axes(plan, profile, operation, abilities)
     allowed = {(i, j): _mask(axes[i], axes[j], _RULES[i, j], profile) for i, j in _RULES}
@@ -98,7 +98,7 @@ def plan_cases(
     if plan.captured:
         if plan.name == "captured":
             cases = list(_on_more_families(cases, axes[_FAMILY]))
-            cases += _uncaptured(operation, device, abilities)
+            cases += _uncaptured(operation, device, abilities) if profile.conformance else []
         cases.sort(key=_compiled_together)
     return tuple(dict.fromkeys(cases))
 
@@ -188,6 +188,7 @@ def _axes(
             name
             for name in abilities.captures
             if (name != "eager") == bool(plan.captured)
+            and plan.captures(name)
             and (profile.conformance or name == "eager" or CAPTURES[name].common)
         ],
     )

@@ -17,7 +17,8 @@ class Plan:
 
     ``dtypes`` and ``exactly`` (shapes), where given, stand instead of the device's and profile's.
     ``streams`` says that it needs a device with streams. A plan of captured calls has ``captured``
-    operations, and ``adds`` its cases to the tests of another plan.
+    operations, and ``captures`` selects the ways; it ``adds`` its cases to the tests of another
+    plan, if it has no test of its own.
     """
 
     name: str
@@ -33,6 +34,7 @@ class Plan:
     streams: bool = False
     adds: str = ""
     captured: tuple[str, ...] = ()
+    captures: Callable[[str], bool] = lambda capture: True
 
 
 _FAILING = ("indefinite-random", "singular-integer", "negative-definite", "some-fail")
@@ -97,6 +99,18 @@ PLANS: dict[str, Plan] = {
             variants=plain,
             adds="matrix",
             captured=CAPTURED,
+        ),
+        Plan(
+            "loops",
+            "iterations around a factorization, in a captured loop",
+            _one_of("moderate"),
+            exactly=((3, 3), (5, 5), (16, 16)),
+            batches=lambda batch: batch in ((7,), (3, 2)),
+            layouts=lambda layout: layout in ("row-major", "column-major", "sliced"),
+            variants=lambda variant: variant == "reduced",
+            profiles=("standard", "full"),
+            captured=("qr",),
+            captures=lambda capture: capture.startswith("while-loop"),
         ),
         Plan(
             "captured-nonfinite",

@@ -13,6 +13,7 @@ import torch
 
 from conformance.captures.base import Call, Capture, Function, Tensors, find
 from conformance.captures.compiled import compiles, options
+from conformance.captures.kept import forget
 from devices.base import Backend
 
 _PREDICATES = (True, False)
@@ -110,6 +111,32 @@ def _looped(compiler: str) -> Callable[[Call], Function]:
     return prepare
 
 
+def looping(capture: str, step: Function, times: int) -> Callable[..., tuple[torch.Tensor, ...]]:
+    """``step`` again and again, captured as that capture does it.
+
+    The loop takes an operand and what is carried; ``step`` makes of these what is carried next,
+    with the same shapes, strides and dtypes.
+    """
+    forget()
+    while_loop = _found(*_LOOP)
+
+    def looped(A: torch.Tensor, turn: torch.Tensor, *carried: torch.Tensor) -> Tensors:
+        def more(turn: torch.Tensor, *carried: torch.Tensor) -> torch.Tensor:
+            return turn < times
+
+        def body(turn: torch.Tensor, *carried: torch.Tensor) -> Tensors:
+            return (turn + 1, *step(A, *carried))
+
+        return while_loop(more, body, (turn, *carried))[1:]
+
+    compiled = torch.compile(looped, **options(_COMPILERS[capture]))
+
+    def loop(A: torch.Tensor, *carried: torch.Tensor) -> Tensors:
+        return compiled(A, torch.zeros((), dtype=torch.int64, device=A.device), *carried)
+
+    return loop
+
+
 def _found(*names: str) -> Any:
     """The first of these that torch has; None without any."""
     return next((found for found in map(find, names) if found is not None), None)
@@ -123,6 +150,8 @@ def _needing(compiler: str, *names: str) -> Callable[[Backend, str], str]:
 
     return missing
 
+
+_COMPILERS = {"while-loop": "aot_eager", "while-loop-inductor": "inductor"}
 
 CAPTURES = tuple(
     Capture(
