@@ -11,6 +11,7 @@ from itertools import product
 
 from conformance.cases import Case
 from conformance.known_issues import KnownIssue, KnownIssues, Pattern
+from conformance.plans import PLANS
 from conformance.precision import PRECISIONS
 from conformance.tolerances import (
     CEILING,
@@ -50,6 +51,10 @@ def tolerance_findings(tolerances: Tolerances, backends: Collection[str]) -> Ite
                 yield f"{files}: no [default] limit for {measure} of {operation} {dtype}"
             elif not tolerances.ceiling(operation, measure, dtype) and measure not in RECORDED:
                 yield f"{files}: no ceiling for {measure} of {operation} {dtype}"
+
+
+#: The dtypes of cases: those that are factored, and those that are to be refused.
+_DTYPES = frozenset(PRECISIONS).union(*(plan.dtypes for plan in PLANS.values()))
 
 
 def issue_findings(
@@ -110,7 +115,7 @@ def _pattern(issue: KnownIssue, pattern: Pattern) -> Iterator[str]:
     """Parts of a pattern that no operation, dtype or measure answers to."""
     parts = dict(pattern.parts)
     operations = set(VOCABULARY)
-    for name, vocabulary in (("operation", operations), ("dtype", set(PRECISIONS))):
+    for name, vocabulary in (("operation", operations), ("dtype", _DTYPES)):
         for glob in parts.get(name, ()):
             if not any(fnmatchcase(word, glob) for word in vocabulary):
                 yield f"no {name} matches {glob!r}"

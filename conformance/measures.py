@@ -66,7 +66,8 @@ def values(computed: Array, reference: Array, n: int, *, eps: float, smallest: f
     """
     _same(computed, reference, 2)
     with np.errstate(all="ignore"):
-        return _ratio(_largest(computed - reference), n, eps * _largest(reference), smallest)
+        unit = _unit(eps, _largest(reference))
+        return _ratio(_largest(computed - reference), n, unit, smallest)
 
 
 def relative_values(
@@ -254,7 +255,7 @@ def agreement(
     x, y = (v.reshape(len(v), -1) if v.size else v.reshape(len(v), 0) for v in (x, y))
     with np.errstate(all="ignore"):
         size = _largest(y) if scale is None else np.asarray(scale, dtype=np.float64)
-        return _ratio(_largest(x - y), n, eps * size, smallest)
+        return _ratio(_largest(x - y), n, _unit(eps, size), smallest)
 
 
 def bitwise(x: NDArray, y: NDArray) -> Floats:
@@ -286,6 +287,11 @@ def _norm(X: Array) -> Floats:
 def _largest(x: Array) -> Floats:
     """The largest absolute value along the last axis, NaN if there is one, 0 if empty."""
     return np.asarray(np.maximum.reduce(np.abs(x), axis=-1, initial=0.0))
+
+
+def _unit(eps: float, size: Floats) -> Floats:
+    """``eps size``, which is not zero where the size is not, however small that is."""
+    return np.where(size == 0, 0.0, np.maximum(eps * size, np.finfo(np.float64).smallest_subnormal))
 
 
 def _ratio(error: Floats, n: float | Floats, unit: Floats, grid: float | Floats) -> Floats:

@@ -87,7 +87,7 @@ class Receiver:
             placed.append(
                 place(sentinel, LAYOUTS[layout], backend, device, max(0, result.ndim - core))
             )
-        return cls(tuple(placed), tuple(metadata(p.view) for p in placed))
+        return cls(tuple(placed), tuple(metadata(p.view, backend.strides) for p in placed))
 
     @property
     def views(self) -> tuple[torch.Tensor, ...]:

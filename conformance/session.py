@@ -73,6 +73,7 @@ class Session:
         self.own_files = not tolerance_files and not known_issue_files
         self.started = time.strftime("%Y-%m-%dT%H:%M:%S%z")
         self.poisoned = False
+        self.performed = 0
         self.files: list[str] = []
         torch.set_num_threads(threads)
         threadpoolctl.threadpool_limits(threads)
@@ -142,8 +143,11 @@ class Session:
         outcome = perform(test, trial, self.known)
         if trial.error is not None and trial.backend.fatal(trial.error):
             self.poisoned = True
-        if trial.error is not None and trial.backend.exhausted(trial.error):
-            trial.backend.cleanup(trial.device)
+        self.performed += 1
+        backend = trial.backend
+        full = backend.keeps and self.performed % backend.keeps == 0
+        if full or (trial.error is not None and backend.exhausted(trial.error)):
+            backend.cleanup(trial.device)
         return outcome, explanation(outcome, trial, node)
 
     # --- what is said of the run
@@ -231,7 +235,7 @@ def _offered(backend: Backend, layout: str) -> bool:
         return backend.out
     if layout == "requires-grad":
         return backend.autograd
-    if layout == "negative" and not backend.negative:
+    if "negative" in layout and not backend.negative:
         return False
     return backend.strided or layout == "row-major"
 

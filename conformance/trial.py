@@ -146,16 +146,19 @@ class Trial(Problem):
     def attempt(self, call: Callable[[], T], refusable: bool = False) -> T:
         """Call and wait. A clean refusal of the case's own call becomes `Refused`.
 
-        Any other error is the caller's, and so is the refusal of a call that only checks the case.
+        Any other error is the caller's, and so is the refusal of a call that only checks the case,
+        unless the case's own call is refused as well.
         """
         try:
             with self.backend.active(self.device):
                 results = call()
                 self.backend.synchronize(self.device)
         except Exception as error:
-            reason = self.backend.refusal(error) if refusable else None
-            if reason and not graph_break(error):
+            reason = None if graph_break(error) else self.backend.refusal(error)
+            if reason and refusable:
                 raise Refused(reason) from error
+            if reason and not self.captured:
+                _ = self.results  # raises Refused where the case's own call is refused as well
             raise
         return results
 
@@ -185,13 +188,20 @@ class Trial(Problem):
     @cached_property
     def outputs(self) -> tuple[Array, ...]:
         """The results on the host, in wide precision: one array of shape (B, ...) each."""
-        return tuple(map(widened, self.raw))
+        return self.wide(self.raw)
 
     def also(self, operation: str, variant: str) -> tuple[Array, ...]:
         """The results of another operation on the very same operands."""
         other = self.sibling(operation=operation, variant=variant)
         views = tuple(p.view for p in self.operands)
-        return tuple(map(widened, other.fetched(self.attempt(lambda: other.function(*views)))))
+        return self.wide(other.fetched(self.attempt(lambda: other.function(*views))))
+
+    def wide(self, arrays: Sequence[Array]) -> tuple[Array, ...]:
+        """Results in wide precision. To a device that flushes subnormal numbers they are zeros."""
+        wide = tuple(map(widened, arrays))
+        if self.backend.subnormals:
+            return wide
+        return tuple(np.where(np.abs(array) < self.precision.tiny, 0, array) for array in wide)
 
     def sibling(self, seed: int = 0, **parts: Any) -> Trial:
         """A trial whose case differs in these parts, its matrices drawn with a seed further on."""

@@ -24,7 +24,7 @@ A backend knows no operation. It may be odd, and each oddity has its place:
   case is then reported as unsupported, with the reason.
 - results in a tuple of its own: any sequence of tensors in the documented order will do.
 
-``examples/plugins/`` has plug-ins for three such devices.
+``examples/plugins/`` has plug-ins for such devices.
 
 Importing a backend's module must be harmless on a machine without the device: ``absent`` says why.
 """
@@ -127,6 +127,10 @@ class Backend:
 
     subnormals: bool = True
     """Subnormal numbers are kept, not flushed to zero."""
+
+    keeps: int = 0
+    """Clean up (``cleanup``) after so many cases: for devices that keep something of every call,
+    such as code compiled for its shapes. 0 is never."""
 
     fallback_warnings: tuple[str, ...] = _errors.FALLBACKS
     """Regular expressions of the warnings by which a CPU fallback announces itself."""
@@ -329,7 +333,7 @@ class Backend:
         return any(matches(self.fatalities, str(link)) for link in chain(error))
 
     def cleanup(self, device: str) -> None:
-        """Give cached memory back, after a case that needed much."""
+        """Give cached memory back: after a case that found none left, and every ``keeps`` cases."""
         empty_cache = getattr(getattr(torch, self.type, None), "empty_cache", None)
         if empty_cache is not None:
             empty_cache()

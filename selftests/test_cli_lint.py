@@ -99,7 +99,7 @@ def test_gaps(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
         ('"mps"', '"mpss"', "there is no backend mpss"),
         (">=2.14,<2.15", "<2.9", "its torch range has passed"),
         ("svd", "svdd", "no operation matches 'svdd'"),
-        ('"svd"', '"qr", dtype = "float16"', "no dtype matches 'float16'"),
+        ('"svd"', '"qr", dtype = "float8"', "no dtype matches 'float8'"),
         ("}", '}\nmeasures = ["residual"]', "residual is no measure of svd"),
         ("}", "}\nreport_only = true", "report_only, but no note says"),
     ],
