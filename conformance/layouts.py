@@ -66,10 +66,11 @@ class Layout:
 
     ``store(A)`` gives the base buffer of a host array ``A`` of shape ``batch + (m, n)``;
     ``view(base, shape)`` gives the operand of shape ``batch + (m, n)``. ``needs`` is "complex",
-    "batch", "batches" (two batch axes), "operands" (several) or "". ``shared(axes)`` is how many of
-    the leading batch axes step over one matrix again and again. ``others`` names the layout
-    of all operands but the first, ``out`` that of preallocated results. One that is not ``common``
-    is left out by `quick`.
+    "constant" (real matrices of one value; with complex dtypes they have phases), "batch",
+    "batches" (two batch axes), "operands" (several) or "". ``shared(axes)`` is how many of the
+    leading batch axes step over one matrix again and again. ``others`` names the layout of all
+    operands but the first, ``out`` that of preallocated results. One that is not ``common`` is left
+    out by `quick`.
     """
 
     name: str
@@ -157,6 +158,14 @@ LAYOUTS: dict[str, Layout] = {
             lambda t, shape: t.expand(shape),
             needs="batches",
             shared=lambda axes: 1,
+            common=False,
+        ),
+        Layout(
+            "matrix-expanded",
+            "a constant matrix seen in one place of memory, strides 0",
+            lambda A: A[..., :1, :1].copy(),
+            lambda t, shape: t.expand(shape),
+            needs="constant",
             common=False,
         ),
         Layout(

@@ -181,7 +181,7 @@ def _axes(
             for name, layout in LAYOUTS.items()
             if plan.layouts(name)
             and name not in abilities.missing
-            and (layout.needs != "operands" or len(operation.inputs) > 1)
+            and layout.needs != ("constant" if len(operation.inputs) > 1 else "operands")
             and (profile.conformance or layout.common)
         ],
         [
@@ -259,7 +259,7 @@ def _dtype_family(dtype: str, family: str, profile: Profile) -> bool:
 
 
 def _dtype_layout(dtype: str, layout: str, profile: Profile) -> bool:
-    return dtype.startswith("complex") or LAYOUTS[layout].needs != "complex"
+    return LAYOUTS[layout].needs != ("constant" if dtype.startswith("complex") else "complex")
 
 
 def _batch_layout(batch: Shape, layout: str, profile: Profile) -> bool:

@@ -28,7 +28,8 @@ class Variant:
     ``arguments`` are the keyword arguments. ``read`` is the triangle of a Hermitian operand that
     the call may read ("L", "U" or "" for all of it), ``unused`` what the other one holds: its
     mirror image, "nan" or "other" (finite numbers that belong to another matrix). ``shared`` is
-    the number of an operand that is one matrix for the whole batch, broadcast.
+    the number of an operand that is one matrix for the whole batch, broadcast; ``halved`` gives
+    half as many reflectors as columns.
     """
 
     name: str
@@ -36,6 +37,7 @@ class Variant:
     read: str = ""
     unused: str = "mirror"
     shared: int | None = None
+    halved: bool = False
 
 
 @dataclass(frozen=True)
@@ -146,7 +148,9 @@ def _right_hand_sides(
     A: Array, variant: Variant, p: Precision, rng: np.random.Generator
 ) -> tuple[Array, ...]:
     columns = int(rng.choice((0, 1, 2, 3, 17, 65)))
-    return _random((*A.shape[:-1], columns), p, rng), _factor(A, variant, p, rng)
+    B = _random((*A.shape[:-1], columns), p, rng)
+    B[..., 2:3] = 0  # a system that somebody padded
+    return B, _factor(A, variant, p, rng)
 
 
 def _reflectors(
@@ -160,7 +164,7 @@ def _reflectors(
         V = np.where(above, np.nan, V)
     elif variant.unused == "other":
         V = np.where(above, _random(V.shape, p, rng), V)
-    return V, tau
+    return V, tau[:, : tau.shape[1] // 2] if variant.halved else tau
 
 
 def _reflected(
@@ -279,6 +283,7 @@ OPERATIONS: dict[str, Operation] = {
                 Variant("plain"),
                 Variant("nan-above", unused="nan"),
                 Variant("other-above", unused="other"),
+                Variant("halved", halved=True),
             ),
             _reflectors,
             inputs=("V", "tau"),

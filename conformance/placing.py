@@ -104,19 +104,23 @@ def numpy_dtype(dtype: torch.dtype) -> np.dtype:
     return np.dtype(str(dtype).removeprefix("torch."))
 
 
-Metadata = tuple[tuple[int, ...], tuple[int, ...], torch.dtype, str]
+Metadata = tuple[Any, ...]
 
 
 def metadata(tensor: torch.Tensor, strided: bool = True) -> Metadata:
-    """Shape, strides, dtype and device type. A stride that steps nowhere counts as 0."""
+    """Shape, dtype, device type, and, if ``strided``, strides and whether a view is lazy.
+
+    A stride that steps nowhere counts as 0.
+    """
     shape, empty = tuple(tensor.shape), tensor.numel() == 0
     if not strided:
-        return shape, (), tensor.dtype, tensor.device.type
+        return shape, tensor.dtype, tensor.device.type
     strides = tuple(
         0 if empty or size == 1 else stride
         for size, stride in zip(shape, tensor.stride(), strict=True)
     )
-    return shape, strides, tensor.dtype, tensor.device.type
+    lazy = tensor.is_conj(), tensor.is_neg()
+    return shape, tensor.dtype, tensor.device.type, strides, lazy
 
 
 def predicted(call: Any, operands: Sequence[torch.Tensor], strided: bool = True) -> list[Metadata]:
@@ -133,7 +137,7 @@ def predicted(call: Any, operands: Sequence[torch.Tensor], strided: bool = True)
     with mode:
         on_cpu = [torch.empty(tuple(t.shape), dtype=t.dtype) for t in operands]
         kind = operands[0].device.type
-        return [(*metadata(result, False)[:3], kind) for result in call(*on_cpu)]
+        return [(*metadata(result, False)[:2], kind) for result in call(*on_cpu)]
 
 
 @cache

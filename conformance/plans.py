@@ -63,6 +63,10 @@ def _row_major(layout: str) -> bool:
     return layout == "row-major"
 
 
+def _any_content(layout: str) -> bool:
+    return layout != "matrix-expanded"
+
+
 def plain(variant: str) -> bool:
     """Is the variant one without a poisoned or shared operand?"""
     return "-" not in variant or variant.startswith(("left", "right"))
@@ -75,7 +79,23 @@ def _small(limit: int) -> Callable[[Shape], bool]:
 PLANS: dict[str, Plan] = {
     plan.name: plan
     for plan in (
-        Plan("matrix", "every finite family on every shape, batch and layout", _ordinary),
+        Plan(
+            "matrix",
+            "every finite family on every shape, batch and layout",
+            _ordinary,
+            layouts=_any_content,
+        ),
+        Plan(
+            "constant",
+            "constant matrices that a single place in memory holds",
+            _one_of("zero", "ones"),
+            shapes=lambda shape: shape in shapes_of("1 3 5x3 3x5 8 33"),
+            batches=_small(8),
+            layouts=lambda layout: layout == "matrix-expanded",
+            variants=plain,
+            profiles=("standard", "full"),
+            adds="matrix",
+        ),
         Plan(
             "captured",
             "captured calls on few families, shapes and batches, in every layout of an operand",
@@ -156,6 +176,15 @@ PLANS: dict[str, Plan] = {
             shapes=lambda shape: shape in shapes_of("1 2 5x3 3x5 8 33 65x33"),
             batches=_small(8),
             layouts=_row_major,
+        ),
+        Plan(
+            "scales",
+            "batches of matrices that are powers of two apart in size",
+            _one_of("moderate", "random", "null-space", "integer"),
+            exactly=((2, 2), (8, 8), (33, 33)),
+            batches=lambda batch: 2 <= np.prod(batch, dtype=int) <= 8 and batch != (),
+            layouts=_row_major,
+            variants=plain,
         ),
         Plan(
             "history",

@@ -59,6 +59,7 @@ class Trial(Problem):
         self.compile_seconds: float | None = None
         self.recompiled: int | None = None
         self.fallback = ""
+        self.disturbed = False
         self.receiver: Receiver | None = None
         self.outcome: Outcome | None = None
         self.error: Exception | None = None
@@ -125,7 +126,10 @@ class Trial(Problem):
         views = tuple(p.view for p in self.operands)
         self.receiver = self._receiver(views)
         out = {"out": _out(self.receiver.views)} if self.receiver else {}
-        return self.watched(lambda: self.function(*views, **out))
+        state = self.backend.random_state()
+        results = self.watched(lambda: self.function(*views, **out))
+        self.disturbed = self.backend.random_state() != state
+        return results
 
     def watched(self, call: Callable[[], Tensors]) -> Tensors:
         """The case's own call: timed, and watched for a fallback to the CPU."""

@@ -248,6 +248,12 @@ class Backend:
         if synchronize is not None:
             synchronize(self.torch_device(device))
 
+    def random_state(self) -> bytes:
+        """The states of the random number generators of the host and of the current device."""
+        get = getattr(getattr(torch, self.type, None), "get_rng_state", None)
+        states = [torch.get_rng_state(), *([get()] if get else [])]
+        return b"".join(state.numpy().tobytes() for state in states)
+
     def record(
         self, device: str, call: Callable[[], Any], way: str = "device-graph"
     ) -> tuple[Any, Callable[[], None]]:

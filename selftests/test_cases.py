@@ -97,7 +97,8 @@ def test_every_family_and_layout_is_run_by_standard() -> None:
         case
         for _, operations, plan in marked_tests()
         for operation in operations
-        for case in plan_cases(plan, operation, "standard", "cpu", CAN)
+        for added in (plan, *(p.name for p in PLANS.values() if p.adds == plan))
+        for case in plan_cases(added, operation, "standard", "cpu", CAN)
     }
     assert {case.family for case in cases} == FAMILIES.keys()
     assert {case.layout for case in cases} == LAYOUTS.keys()

@@ -146,4 +146,4 @@ def test_without_strides_the_rest_of_the_metadata_is_predicted() -> None:
     A = torch.randn(2, 3, 4, dtype=torch.complex64).mT
     expected = [metadata(result, strided=False) for result in torch.linalg.svd(A)]
     assert predicted(torch.linalg.svd, [A], strided=False) == expected
-    assert [strides for _, strides, _, _ in expected] == [(), (), ()]
+    assert all(len(parts) == 3 for parts in expected)

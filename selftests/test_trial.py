@@ -13,7 +13,7 @@ from conformance.known_issues import KnownIssues
 from conformance.layouts import LAYOUTS
 from conformance.operations import OPERATIONS
 from conformance.placing import Receiver, metadata, place, predicted
-from conformance.promises import common
+from conformance.promises import common, metadata_kept
 from conformance.runner import Known, perform
 from conformance.session import Session, crash_outcome
 from conformance.trial import Recorded, Refused, Trial
@@ -135,6 +135,7 @@ def test_layout_holds_the_matrix(name: str, batch: tuple[int, ...]) -> None:
     dtype = np.complex64 if layout.needs == "complex" else np.float32
     rng = np.random.default_rng(1)
     A = rng.standard_normal((*batch, 4, 3)).astype(dtype)
+    A[:] = 1 if layout.needs == "constant" else A
     if dtype == np.complex64:
         A = A + 1j * rng.standard_normal(A.shape).astype(np.float32)
     placed = place(A, layout, CPU, "cpu", len(batch))
@@ -203,3 +204,22 @@ def test_unused_triangle_does_not_reach_the_reference(session: Session, operatio
         assert np.isfinite(trial.A).all()
         poisoned = [not np.isfinite(stack).all() for stack in trial.stacks]
         assert any(poisoned) == (variant.unused == "nan")
+
+
+def test_a_call_that_draws_random_numbers_is_not_untouched(session: Session) -> None:
+    trial = session.trial(Case("cpu", "qr", "reduced", "float32", "moderate", (3, 3), ()))
+    plain = trial.function
+    vars(trial)["function"] = lambda *operands: (torch.rand(1), plain(*operands))[1]
+    assert common(trial)["untouched"] == np.inf
+
+
+@pytest.mark.parametrize("spoil", ["conjugate", "offset"])
+def test_a_result_that_is_a_view_breaks_its_metadata(session: Session, spoil: str) -> None:
+    """Who reads its memory through a pointer reads something else."""
+    trial = session.trial(Case("cpu", "cholesky", "lower", "complex64", "moderate", (3, 3), ()))
+    (L,) = trial.results
+    room = torch.zeros(10, dtype=L.dtype)
+    moved = room[1:].view(3, 3).mT.copy_(L)
+    trial.results = (L.conj() if spoil == "conjugate" else moved,)
+    assert moved.stride() == L.stride()
+    assert metadata_kept(trial) == np.inf
