@@ -102,6 +102,8 @@ def _kept(trial: Trial) -> Array:
 
 def _shared(trial: Trial) -> float:
     """0 when no result lives in the memory of an operand, which belongs to the caller."""
+    if not trial.backend.strides:  # nor a memory that could be looked at
+        return 0.0
     theirs = {p.base.untyped_storage().data_ptr() for p in trial.operands} - {0}
     ours = {t.untyped_storage().data_ptr() for t in trial.results}
     return np.inf if ours & theirs else 0.0

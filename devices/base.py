@@ -120,7 +120,8 @@ class Backend:
 
     strides: bool = True
     """Strides of results equal what ``FakeTensor`` predicts. Without, only their shape, dtype and
-    device have to: where a tensor reports strides that it does not have."""
+    device have to: where a tensor reports strides that it does not have, or has no memory of its
+    own that has an address."""
 
     deterministic: bool = False
     """The same call on the same bits gives the same bits (promised, not merely usual)."""
