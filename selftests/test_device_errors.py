@@ -102,7 +102,7 @@ OWN_BREAKS = [
 
 
 @pytest.mark.parametrize(
-    ("backend", "text"), [*((Fake(), t) for t in BREAKS), *OWN_BREAKS], ids=str
+    ("backend", "text"), [*((Fake(), t) for t in BREAKS), *OWN_BREAKS], ids=named
 )
 def test_a_breakage_is_no_refusal(backend: Backend, text: str) -> None:
     assert backend.refusal(RuntimeError(f"{text}: not supported")) is None
@@ -189,7 +189,7 @@ def test_fatal_errors(backend: Backend, text: str) -> None:
     assert backend.refusal(RuntimeError(text)) is None
 
 
-@pytest.mark.parametrize(("backend", "text"), OWN_DEATHS, ids=str)
+@pytest.mark.parametrize(("backend", "text"), OWN_DEATHS, ids=named)
 def test_fatal_errors_of_one_device(backend: Backend, text: str) -> None:
     assert backend.fatal(RuntimeError(text))
 
