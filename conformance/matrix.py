@@ -34,6 +34,7 @@ from conformance.profiles import (
     HEAVY,
     PROFILES,
     REGIMES,
+    REGIMES_QUICK,
     SIMILAR,
     SIMPLE,
     TINY,
@@ -93,8 +94,8 @@ def plan_cases(
         Case(device, operation_name, *(axis[i] for axis, i in zip(axes, row, strict=True)))
         for row in rows
     ]
-    if plan.name == "matrix" and profile.conformance:
-        cases += _regimes(operation, device, abilities)
+    if plan.name == "matrix":
+        cases += _regimes(operation, device, abilities, profile)
     if plan.captured:
         if plan.name == "captured":
             cases = list(_on_more_families(cases, axes[_FAMILY]))
@@ -103,17 +104,24 @@ def plan_cases(
     return tuple(dict.fromkeys(cases))
 
 
-def _regimes(operation: Operation, device: str, abilities: Abilities) -> Iterator[Case]:
-    """The sizes that kernels are chosen by: each once for every dtype, on a plain matrix."""
+def _regimes(
+    operation: Operation, device: str, abilities: Abilities, profile: Profile
+) -> Iterator[Case]:
+    """The sizes that kernels are chosen by: each once, on a plain matrix, for every dtype.
+
+    quick takes fewer, and for each of them another dtype.
+    """
     variants = [variant.name for variant in operation.variants if plain(variant.name)]
     family = "moderate" if operation.kind == "definite" else "random"
     heaviest = [(HEAVIEST, ())] if operation.name in DERIVED else []
-    for number, (shape, batch) in enumerate([*REGIMES, *heaviest]):
+    regimes = [*REGIMES, *heaviest] if profile.conformance else REGIMES_QUICK
+    for number, (shape, batch) in enumerate(regimes):
         if operation.kind != "general" and shape[0] != shape[-1]:
             continue
         if operation.tall and shape[0] < shape[-1]:
             continue
-        for dtype in abilities.dtypes:
+        one = abilities.dtypes[number % len(abilities.dtypes)]
+        for dtype in abilities.dtypes if profile.conformance else (one,):
             variant = variants[number % len(variants)]
             yield Case(device, operation.name, variant, dtype, family, shape, batch)
 

@@ -59,7 +59,8 @@ class Capture:
     ``missing(backend, device)`` says why it cannot be had there, "" if it can. ``dynamic``: one
     captured function takes every shape with the same number of axes and sizes of at least
     ``smallest``. ``needs`` is "batch" or "". With several ``ways`` (branches, say) the captured
-    function takes the number of one as ``way``. One that is not ``common`` is left out by `quick`.
+    function takes the number of one as ``way``. One that is not ``common`` is left out by
+    `quick`: all that compile, for setting the compiler up costs seconds.
     """
 
     name: str

@@ -36,7 +36,7 @@ def compiles(compiler: str) -> Callable[[Backend, str], str]:
     return missing
 
 
-def _capture(name: str, compiler: str, dynamic: bool, common: bool = False) -> Capture:
+def _capture(name: str, compiler: str, dynamic: bool) -> Capture:
     shape = "dynamic in shape" if dynamic else "one shape"
     return Capture(
         name,
@@ -44,13 +44,12 @@ def _capture(name: str, compiler: str, dynamic: bool, common: bool = False) -> C
         compiled(compiler, dynamic),
         compiles(compiler),
         dynamic=dynamic,
-        common=common,
     )
 
 
 CAPTURES = (
     _capture("inductor", "inductor", dynamic=False),
     _capture("inductor-dynamic", "inductor", dynamic=True),
-    _capture("aot-eager", "aot_eager", dynamic=False, common=True),
+    _capture("aot-eager", "aot_eager", dynamic=False),
     _capture("aot-eager-dynamic", "aot_eager", dynamic=True),
 )

@@ -160,7 +160,6 @@ CAPTURES = tuple(
         prepare(compiler),
         _needing(compiler, *names),
         ways=ways,
-        common=name == "cond" and compiler == "aot_eager",
     )
     for compiler in ("aot_eager", "inductor")
     for name, what, prepare, names, ways in (

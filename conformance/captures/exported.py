@@ -40,7 +40,7 @@ def _saved(call: Call) -> Function:
 
 
 CAPTURES = (
-    Capture("export", "torch.export, one shape", _static, common=True),
+    Capture("export", "torch.export, one shape", _static),
     Capture("export-dynamic", "torch.export, dynamic in shape", _dynamic, dynamic=True, smallest=2),
     Capture("export-saved", "torch.export, saved, loaded and run", _saved),
 )
