@@ -99,6 +99,7 @@ def plan_cases(
     if plan.captured:
         if plan.name == "captured":
             cases = list(_on_more_families(cases, axes[_FAMILY]))
+            cases += _lazily_negative(operation, device, axes[_CAPTURE], abilities)
             cases += _uncaptured(operation, device, abilities) if profile.conformance else []
         cases.sort(key=_compiled_together)
     return tuple(dict.fromkeys(cases))
@@ -135,6 +136,20 @@ def _on_more_families(cases: Sequence[Case], families: Sequence[str]) -> Iterato
             other = families[(at + step * (len(families) // 3 or 1)) % len(families)]
             if _dtype_family(case.dtype, other, PROFILES["standard"]):
                 yield replace(case, family=other)
+
+
+def _lazily_negative(
+    operation: Operation, device: str, captures: Sequence[str], abilities: Abilities
+) -> Iterator[Case]:
+    """A lazy negative view of each real dtype in turn: compilers take another way with complex."""
+    real = [dtype for dtype in abilities.dtypes if dtype.startswith("float")]
+    if not real or "negative" in abilities.missing:
+        return
+    family = "moderate" if operation.kind == "definite" else "random"
+    for number, name in enumerate(captures):
+        batch = (7,) if CAPTURES[name].needs == "batch" else ()
+        variant, dtype = operation.variants[0].name, real[number % len(real)]
+        yield Case(device, operation.name, variant, dtype, family, (8, 8), batch, "negative", name)
 
 
 def _compiled_together(case: Case) -> tuple[Any, ...]:
