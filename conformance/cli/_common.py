@@ -48,6 +48,17 @@ def add_tolerances(
     )
 
 
+def add_device_plugins(parser: argparse.ArgumentParser) -> None:
+    """The option that names files with further backends."""
+    parser.add_argument(
+        "--device-plugin",
+        action="append",
+        default=[],
+        metavar="FILE",
+        help="a file with one more backend; may be repeated",
+    )
+
+
 def tolerance_files(arguments: argparse.Namespace) -> list[Path]:
     """The files that ``--tolerances`` names, or the project's own."""
     return arguments.tolerances or [tolerances.DEFAULT_FILE]

@@ -7,6 +7,7 @@ import sys
 from collections.abc import Sequence
 
 import devices
+from conformance.cli._common import add_device_plugins
 from devices._errors import first_line
 
 help = "show the devices, and why others are absent"
@@ -16,13 +17,7 @@ COLUMNS = ("device", "name", "memory", "driver", "libraries", "dtypes", "svd dri
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The command's own options."""
-    parser.add_argument(
-        "--device-plugin",
-        action="append",
-        default=[],
-        metavar="FILE",
-        help="a file with one more backend; may be repeated",
-    )
+    add_device_plugins(parser)
 
 
 def run(arguments: argparse.Namespace) -> int:

@@ -18,6 +18,7 @@ from conformance.cases import Case
 from conformance.cli._common import (
     USAGE,
     Progress,
+    add_device_plugins,
     add_known_issues,
     add_tolerances,
     known_issue_files,
@@ -86,13 +87,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="chip:NAME",
         help="the device's chip or driver, where no record says it; may be repeated",
     )
-    parser.add_argument(
-        "--device-plugin",
-        action="append",
-        default=[],
-        metavar="FILE",
-        help="a file with one more backend; may be repeated",
-    )
+    add_device_plugins(parser)
     add_tolerances(parser)
     add_known_issues(parser)
 
