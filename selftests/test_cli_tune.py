@@ -120,10 +120,11 @@ def test_exceeded_limit_is_told(
     assert f"exceeded in these runs:\n  cpu svd values float32 = 70 {bad.case}\n" in text
 
 
-def test_partial_run_sets_no_limit(
-    tmp_path: Path, limits: Path, capsys: pytest.CaptureFixture[str]
+@pytest.mark.parametrize("told", [False, True], ids=["left-out", "told"])
+def test_partial_run_sets_limits_only_when_told(
+    tmp_path: Path, limits: Path, capsys: pytest.CaptureFixture[str], told: bool
 ) -> None:
-    runs = [
+    runs: list[Path | str] = [
         records.write(
             tmp_path / f"{i}.xml",
             records.healthy(i),
@@ -132,11 +133,14 @@ def test_partial_run_sets_no_limit(
         for i in range(20)
     ]
     assert command("tune", *runs, "--tolerances", limits) == 0
-    assert f"these records set no limit:\n  {runs[7]}\n" in capsys.readouterr().out
+    assert f"may be too tight:\n  {runs[7]}\n" in capsys.readouterr().out
     assert command("tune", *runs, "--tolerances", limits, "--write") == 2
     assert f"{runs[7]}: not a conformance run" in capsys.readouterr().err
     assert limits.read_text() == LIMITS
-    del runs[7]
+    if told:
+        runs.append("--partial")
+    else:
+        del runs[7]
     assert command("tune", *runs, "--tolerances", limits, "--write") == 0
     text = capsys.readouterr().out
     assert "same matrices" not in text

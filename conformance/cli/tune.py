@@ -53,6 +53,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--all", action="store_true", help="show the measures with too little data, too"
     )
     parser.add_argument("--write", action="store_true", help="edit the file of limits in place")
+    parser.add_argument(
+        "--partial", action="store_true", help="let runs that left cases out set limits, too"
+    )
     parser.add_argument("--allow-looser", action="store_true", help="write looser limits, too")
     parser.add_argument("--reason", default="", help="why a limit may be looser")
     parser.add_argument("--source", default="", metavar="URL", help="and where that is shown")
@@ -84,16 +87,19 @@ def run(arguments: argparse.Namespace) -> int:
         print(f"error: no measures{only} in {_names(runs)}", file=sys.stderr)
         return USAGE
     partial = [run for run in runs if run.properties.get("conformance") == "false"]
-    if arguments.write and partial:
+    if arguments.write and partial and not arguments.partial:
         print(
             f"error: {_names(partial)}: not a conformance run, cases were left out; limits that "
-            "are set by the others alone would be too tight",
+            "are set by the others alone may be too tight for them (--partial lets them)",
             file=sys.stderr,
         )
         return USAGE
     proposals = propose([pools[key] for key in sorted(pools)], arguments.false_alarm)
     _show(proposals, arguments.all)
-    _remark("cases were left out, so these records set no limit", [str(r.path) for r in partial])
+    _remark(
+        "cases were left out, for which limits set by these records may be too tight",
+        [str(run.path) for run in partial],
+    )
     _remark("the same matrices again and again, which says little of others", _repeated(runs))
     looser = [p for p in proposals if p.verdict == "loosen"]
     chosen = [p for p in proposals if p.verdict == "tighten"]
