@@ -7,6 +7,7 @@ backend and no operation by name.
 from __future__ import annotations
 
 import contextlib
+import gc
 import os
 import time
 from collections.abc import Generator
@@ -107,6 +108,11 @@ def pytest_report_header(config: pytest.Config) -> list[str]:
 
 
 # --- cases ------------------------------------------------------------------------------------
+
+
+def pytest_collection_finish() -> None:
+    """Modules and cases stay to the end: the garbage collector need not look at them again."""
+    gc.freeze()
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:

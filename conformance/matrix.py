@@ -98,7 +98,8 @@ def plan_cases(
         cases += _regimes(operation, device, abilities, profile)
     if plan.captured:
         if plan.name == "captured":
-            cases = list(_on_more_families(cases, axes[_FAMILY]))
+            if profile.conformance:
+                cases = list(_on_more_families(cases, axes[_FAMILY]))
             cases += _lazily_negative(operation, device, axes[_CAPTURE], abilities)
             cases += _uncaptured(operation, device, abilities) if profile.conformance else []
         cases.sort(key=_compiled_together)
