@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-import time
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -99,13 +99,27 @@ def test_nothing_found(load: Load) -> None:
         limit(load(LAYERS), measure="order")
 
 
+def calls(work: Callable[[], object]) -> int:
+    """How many functions `work` calls, of Python and of C: its cost, the same on every machine."""
+    made = 0
+
+    def count(frame: Any, event: str, argument: Any) -> None:
+        nonlocal made
+        made += event in ("call", "c_call")
+
+    sys.setprofile(count)
+    try:
+        work()
+    finally:
+        sys.setprofile(None)
+    return made
+
+
 def test_lookup_is_fast(load: Load) -> None:
     tolerances = load(LAYERS)
-    limit(tolerances, traits=H100)
-    started = time.perf_counter()
-    for _ in range(10_000):
-        limit(tolerances, traits=H100)
-    assert (time.perf_counter() - started) / 10_000 < 20e-6  # it takes a tenth of that
+    first = calls(lambda: limit(tolerances, traits=H100))
+    again = calls(lambda: limit(tolerances, traits=H100))
+    assert again < 20 < first  # what was looked up once is remembered
 
 
 REASON = 'reason = "r", source = "https://example.org"'
@@ -277,10 +291,11 @@ def test_formula(text: str, value: float) -> None:
     ],
 )
 def test_hostile_formula(text: str) -> None:
-    started = time.monotonic()
-    with pytest.raises(FormulaError):
-        Formula.parse(text)
-    assert time.monotonic() - started < 0.5
+    def refuse() -> None:
+        with pytest.raises(FormulaError):
+            Formula.parse(text)
+
+    assert calls(refuse) < 10_000
 
 
 def test_formula_without_value() -> None:
