@@ -123,6 +123,21 @@ def metadata(tensor: torch.Tensor, strided: bool = True) -> Metadata:
     return shape, tensor.dtype, tensor.device.type, strides, lazy
 
 
+def unlike(got: Sequence[Metadata], expected: Sequence[Metadata], whose: str = "") -> list[str]:
+    """What of the metadata is not what was expected, in words."""
+    if got == expected:
+        return []
+    if len(got) != len(expected):
+        return [f"{len(got)} results instead of {whose}{len(expected)}"]
+    names = ("shape", "dtype", "device", "strides", "lazy bits (conjugate, negative)")
+    return [
+        f"result {number}: {name} {ours[at]} instead of {whose}{theirs[at]}"
+        for number, (ours, theirs) in enumerate(zip(got, expected, strict=True))
+        for at, name in enumerate(names[: len(theirs)])
+        if ours[at] != theirs[at]
+    ]
+
+
 def predicted(call: Any, operands: Sequence[torch.Tensor], strided: bool = True) -> list[Metadata]:
     """What FakeTensor says the results of ``call`` look like on the operands' device.
 

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from conformance import measures, reference
-from conformance.placing import Metadata, metadata, predicted
+from conformance.placing import Metadata, metadata, predicted, unlike
 from conformance.problem import Array
 from conformance.replays import plain
 from conformance.trial import Trial, widened
@@ -60,18 +60,25 @@ def metadata_kept(trial: Trial) -> float:
 
     Those of a captured call are also the eager call's, on every shape it was run on.
     """
+    return np.inf if misshapen(trial) else 0.0
+
+
+def misshapen(trial: Trial) -> list[str]:
+    """What is wrong with the metadata of the results, in words."""
     strides = trial.backend.strides
     got = [metadata(t, strides) for t in trial.results]
+    wrong = unlike(got, expected_metadata(trial))
     if trial.captured:
         replays, other = trial.replays, trial.replays.other
-        same = got == [metadata(t, strides) for t in replays.eager]
-        same &= other.metadata == [metadata(t, strides) for t in other.trial.results]
-        return 0.0 if same and got == expected_metadata(trial) else np.inf
-    if trial.receiver:
-        same = all(a is b for a, b in zip(trial.results, trial.receiver.views, strict=True))
-        return 0.0 if same and got == expected_metadata(trial) else np.inf
-    whole = not strides or not any(t.storage_offset() for t in trial.results)
-    return 0.0 if whole and got == expected_metadata(trial) else np.inf
+        wrong += unlike(got, [metadata(t, strides) for t in replays.eager], "the eager call's ")
+        elsewhere = [metadata(t, strides) for t in other.trial.results]
+        wrong += unlike(other.metadata, elsewhere, f"the eager call's on {other.trial.case} ")
+    elif trial.receiver:
+        returned = zip(trial.results, trial.receiver.views, strict=True)
+        wrong += ["what is returned is not out"] * (not all(a is b for a, b in returned))
+    elif strides and any(t.storage_offset() for t in trial.results):
+        wrong.append("a result starts within its storage: it is a view of something larger")
+    return wrong
 
 
 def expected_metadata(trial: Trial) -> list[Metadata]:

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
 import shlex
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 
+import numpy as np
 import torch
 
 from conformance.known_issues import KnownIssue, KnownIssues
-from conformance.promises import recovered
+from conformance.promises import misshapen, recovered
 from conformance.record import Measured, Outcome
 from conformance.trial import NonConformance, Refused, Trial
 from devices.base import Backend
@@ -67,6 +69,8 @@ def perform(test: Test, trial: Trial, known: Known | None = None) -> Outcome:
         _failed(trial, error)
     if refusal:
         _refused(trial, refusal)
+    if trial.outcome and any(m.name == "metadata" for m in trial.outcome.failing):
+        trial.outcome = replace(trial.outcome, reason="; ".join(misshapen(trial)))
     return _settled(_outcome(trial), issues)
 
 
@@ -83,8 +87,12 @@ def _refused(trial: Trial, reason: str) -> None:
 
 
 def _failed(trial: Trial, error: Exception) -> None:
-    trial.error = error
-    trial.conclude("fail", (_broken(),), f"{type(error).__name__}: {error}")
+    """An error; but results that could not be measured for their metadata are wrong in those."""
+    trial.error, broken = error, _broken()
+    with contextlib.suppress(Exception):
+        if "results" in vars(trial) and not trial.captured and misshapen(trial):
+            broken = trial.measured("metadata", np.inf)
+    trial.conclude("fail", (broken,), f"{type(error).__name__}: {error}")
 
 
 def _outcome(trial: Trial) -> Outcome:

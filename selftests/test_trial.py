@@ -77,6 +77,19 @@ def test_error_is_a_failure(trial: Trial) -> None:
     assert "did not converge" in outcome.reason
 
 
+def test_a_result_of_another_shape_is_wrong_in_its_metadata(trial: Trial) -> None:
+    """And not an error of the device, though nothing else can be measured of it."""
+
+    def test(trial: Trial) -> None:
+        trial.results = tuple(result.unsqueeze(-1) for result in trial.results)
+        raise ValueError("operands could not be broadcast together")
+
+    shape = tuple(trial.results[0].shape)
+    outcome = perform(test, trial)
+    assert [m.name for m in outcome.failing] == ["metadata"]
+    assert outcome.reason.startswith(f"result 0: shape {(*shape, 1)} instead of {shape}")
+
+
 def test_refusal_is_unsupported(trial: Trial) -> None:
     def refuse() -> tuple[torch.Tensor, ...]:
         raise NotImplementedError("not on this device")
