@@ -113,13 +113,11 @@ class Run:
         """The backend of a device as the run stated it, else the device's name without index."""
         return self.properties.get(f"device.{device}.backend") or device.partition(":")[0]
 
-    def traits(self, device: str) -> tuple[str, ...]:
-        """What ``tolerances.toml`` may ask of a device: ``chip:NAME`` and ``driver:VERSION``."""
-        stated = {
-            "chip": self.properties.get(f"device.{device}.chip"),
-            "driver": self.properties.get(f"device.{device}.driver"),
-        }
-        return tuple(f"{kind}:{text}" for kind, text in stated.items() if text)
+    def facts(self, device: str) -> dict[str, str]:
+        """What the run stated of a device: its name, chip, driver, libraries and so on."""
+        prefix = f"device.{device}."
+        stated = self.properties.items()
+        return {key.removeprefix(prefix): text for key, text in stated if key.startswith(prefix)}
 
 
 def read(path: Path | str) -> Run:

@@ -1,6 +1,7 @@
 """Limits of the measures: ``tolerances.toml``, its vocabulary, its validation and its lookup.
 
-A section is ``default``, a backend, or a backend's chip or driver (``[cuda."chip:*H100*".svd]``).
+A section is ``default``, a backend, or one of its chips, drivers or libraries, by a pattern:
+``[cuda."chip:*H100*".svd]``.
 In a section a limit stands for every operation (``[default] batch = 30``), for one (``[cpu.svd]``)
 or for one dtype (``[cpu.float32]``, ``[cpu.svd.float32]``). The most particular one wins: first by
 section, then by operation, then by dtype. ``[ceiling]`` has the same shape and bounds them all.
@@ -60,7 +61,7 @@ RECORDED = frozenset(("relative_values",))
 """Measures whose limit may be ``inf``: written down where the algorithm does not promise them."""
 
 DEFAULT, CEILING = "default", "ceiling"
-TRAITS = ("chip", "driver")
+TRAITS = ("chip", "driver", "libraries")
 DEFAULT_FILE = Path(__file__).resolve().parent.parent / "tolerances.toml"
 
 PROVENANCE: dict[str, type | tuple[type, ...]] = {
@@ -79,6 +80,16 @@ PROVENANCE: dict[str, type | tuple[type, ...]] = {
 
 PROBES = ((1, 1), (2, 2), (7, 5), (32, 32), (129, 129), (1000, 3), (3, 1000), (4096, 4096))
 """Shapes at which formulas are compared with each other and with the ceiling."""
+
+
+def traits_of(facts: Mapping[str, str]) -> tuple[str, ...]:
+    """What limits may depend on, of what a device states: ``('chip:H100', 'driver:580')``."""
+    return tuple(f"{kind}:{facts[kind]}" for kind in TRAITS if facts.get(kind))
+
+
+def fits(trait: str, pattern: str) -> bool:
+    """Whether a section for ``pattern`` is for devices with the trait, whatever the case."""
+    return fnmatchcase(trait.lower(), pattern.lower())
 
 
 class Place(NamedTuple):
@@ -184,7 +195,7 @@ class Tolerances:
     ) -> Limit:
         """The limit of a measure for one m x n case; ``ConfigError`` where the files have none.
 
-        ``traits`` are the device's ``chip:NAME`` and ``driver:VERSION``, see ``Run.traits``.
+        ``traits`` are those of the device, see :func:`traits_of`.
         """
         key = (backend, traits, operation, measure, dtype, m, n)
         found = self._found.get(key)
@@ -213,7 +224,7 @@ class Tolerances:
         matching = [
             pattern
             for pattern in self._traits.get(backend, ())
-            if any(fnmatchcase(trait.lower(), pattern.lower()) for trait in traits)
+            if any(fits(trait, pattern) for trait in traits)
         ]
         sections = [(DEFAULT, ""), (backend, ""), *((backend, trait) for trait in matching)]
         return self._stack(sections, operation, measure, dtype)
@@ -317,7 +328,7 @@ def _unknown(place: Place) -> str:
         if not place.operation:
             expected += ", an operation"
             if place == _bare(place):
-                expected += ", 'chip:PATTERN' or 'driver:PATTERN'"
+                expected += ", or " + ", ".join(f"'{kind}:PATTERN'" for kind in TRAITS)
     names = VOCABULARY[place.operation] if place.operation else sorted(MEASURES)
     return f"unknown key; expected {expected} (measures: {', '.join(names)})"
 

@@ -25,7 +25,7 @@ from conformance.placing import Placed, Receiver, place
 from conformance.problem import Array, Problem
 from conformance.record import Measured, Outcome
 from conformance.replays import Replays, plain, replayed
-from conformance.tolerances import Tolerances
+from conformance.tolerances import Tolerances, traits_of
 from devices.base import Backend, chain, matches
 
 Tensors = tuple[torch.Tensor, ...]
@@ -286,7 +286,7 @@ class Trial(Problem):
 
 @cache
 def _traits(backend: Backend, device: str) -> tuple[str, ...]:
-    return backend.traits(device)
+    return traits_of(backend.describe(device))
 
 
 def graph_break(error: BaseException) -> bool:

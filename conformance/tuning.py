@@ -22,7 +22,7 @@ from conformance.cases import Case
 from conformance.formulas import Formula, rescaled, rounded_up
 from conformance.record import Measured, Outcome, RecordError, Run, stream
 from conformance.tails import Fit, fit_maxima
-from conformance.tolerances import EXACT, PROBES, Entry, Place, Tolerances
+from conformance.tolerances import EXACT, PROBES, Entry, Place, Tolerances, fits, traits_of
 
 COUNTED = frozenset(("pass", "fail", "fixed"))
 """Verdicts whose measures say something of the device. `fallback` was computed elsewhere, and a
@@ -43,7 +43,7 @@ IDLE = 20.0  # a limit more than so many times above anything measured costs det
 
 
 class Key(NamedTuple):
-    """What a pool of measures is for; ``trait`` is the chip or driver section that decides."""
+    """What a pool of measures is for; ``trait`` is the section that decides, of a chip, say."""
 
     backend: str
     operation: str
@@ -167,16 +167,18 @@ def gather(
     runs: Iterable[Run],
     tolerances: Tolerances,
     backend: str = "",
+    into: str = "",
     progress: Callable[[Path, int], object] | None = None,
 ) -> dict[Key, Pool]:
     """Read the runs and pool their measures, or those of one backend.
 
-    Each device of a record is a run of its own.
+    Each device of a record is a run of its own. ``into`` is the trait, ``libraries:mkl*``, that
+    limits are to be for; otherwise they are for whatever the limit in force is for.
     """
     pools: dict[Key, Pool] = {}
     for number, run in enumerate(runs):
         told = None if progress is None else partial(progress, run.path)
-        reader = _Reader(run, number, tolerances, pools, backend)
+        reader = _Reader(run, number, tolerances, pools, backend, into)
         for outcome in stream(run, told):
             if outcome.verdict in COUNTED:
                 reader.take(outcome)
@@ -188,9 +190,15 @@ class _Reader:
     """Deals the outcomes of one record to the pools."""
 
     def __init__(
-        self, run: Run, number: int, tolerances: Tolerances, pools: dict[Key, Pool], only: str
+        self,
+        run: Run,
+        number: int,
+        tolerances: Tolerances,
+        pools: dict[Key, Pool],
+        only: str,
+        into: str,
     ) -> None:
-        self.run, self.number, self.only = run, number, only
+        self.run, self.number, self.only, self.into = run, number, only, into
         self.tolerances, self.pools = tolerances, pools
         self.backends: dict[str, str] = {}  # of each device seen
         self.opened: dict[tuple[str, ...], tuple[Pool, int]] = {}
@@ -222,9 +230,11 @@ class _Reader:
         of = (case.device, case.operation, measure, case.dtype)
         if of not in self.opened:
             question = (case.operation, measure, case.dtype)
-            backend, traits = self.backends[case.device], self.run.traits(case.device)
+            backend, traits = self.backends[case.device], traits_of(self.run.facts(case.device))
+            if self.into and not any(fits(trait, self.into) for trait in traits):
+                raise RecordError(f"{self.run.path}: no {self.into}; {case.device} is {traits}")
             entry = self.tolerances.entry(backend, *question, traits)
-            key = Key(backend, *question, entry.place.trait)
+            key = Key(backend, *question, self.into or entry.place.trait)
             if key not in self.pools:
                 self.pools[key] = Pool(key, entry, self.tolerances.ceiling(*question))
             self.opened[of] = self.pools[key], self.pools[key].open_block()

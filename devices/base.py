@@ -196,16 +196,9 @@ class Backend:
         """What a reader of a report wants to know of the device.
 
         Keys in use: ``name``, ``chip``, ``memory``, ``driver``, ``libraries``. Any other is shown.
+        Limits and known issues may be for a chip, a driver or libraries.
         """
         return {"name": device}
-
-    def traits(self, device: str) -> tuple[str, ...]:
-        """What tolerances may depend on, coarse first: ``('chip:H100', 'driver:580', ...)``."""
-        facts = self.describe(device)
-        parts = facts.get("driver", "").split(".")
-        drivers = [".".join(parts[: end + 1]) for end in range(len(parts)) if parts[end]]
-        chips = [f"chip:{facts['chip']}"] if facts.get("chip") else []
-        return (*chips, *(f"driver:{number}" for number in drivers))
 
     def dtypes_on(self, device: str) -> tuple[str, ...]:
         """The dtypes that this device has, where devices of one backend differ."""

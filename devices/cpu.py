@@ -34,9 +34,6 @@ class Cpu(Backend):
         }
         return {key: value for key, value in facts.items() if value}
 
-    def traits(self, device: str) -> tuple[str, ...]:
-        return (f"chip:{platform.machine()}", f"blas:{lapack().split()[0]}")
-
     def synchronize(self, device: str) -> None:
         """Nothing is left undone when a CPU call returns."""
 

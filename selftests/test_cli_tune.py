@@ -94,6 +94,22 @@ def test_writes_with_provenance(tune: Tune, limits: Path) -> None:
     assert limits.read_text() == after
 
 
+def test_writes_limits_for_some_devices_only(tune: Tune, limits: Path) -> None:
+    assert tune("--into", "driver:mkl*", "--write") == 0
+    after = limits.read_text()
+    assert '[cpu."driver:mkl*".svd.float32]' in after
+    tolerances = Tolerances.load([limits])
+    of = {"backend": "cpu", "operation": "svd", "measure": "values", "dtype": "float32"}
+    assert tolerances.limit(**of, m=8, n=8, traits=("driver:MKL 2024.2",)).value < 3
+    assert tolerances.limit(**of, m=8, n=8, traits=("driver:OpenBLAS",)).value == 50
+    assert tune("--write") == 0  # the section that decides now is the one to be tuned
+    assert limits.read_text() == after
+    assert tune("--into", "driver:13") == 2
+    for wrong in ("mkl", "maker:mkl", "driver:"):
+        with pytest.raises(SystemExit):
+            tune("--into", wrong)
+
+
 def test_too_little_data_is_told_in_a_line(
     tmp_path: Path, limits: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

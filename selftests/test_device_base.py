@@ -1,4 +1,4 @@
-"""What every backend inherits: transfers, traits, and telling errors and fallbacks apart."""
+"""What every backend inherits: transfers, and telling errors and fallbacks apart."""
 
 from __future__ import annotations
 
@@ -30,20 +30,6 @@ def test_fetch_and_send_copy() -> None:
     sent, fetched = Cpu().send(A, "cpu"), Cpu().fetch(A)
     A.zero_()
     assert sent.sum() == fetched.sum() == 4
-
-
-def test_traits_are_coarse_first() -> None:
-    class Facts(Fake):
-        def describe(self, device: str) -> dict[str, str]:
-            return {"name": device, "chip": "H100", "driver": "580.65.06"}
-
-    assert Facts().traits("fake:0") == (
-        "chip:H100",
-        "driver:580",
-        "driver:580.65",
-        "driver:580.65.06",
-    )
-    assert Fake().traits("fake:0") == ()
 
 
 FALLBACK_WARNINGS = [

@@ -13,6 +13,7 @@ import pytest
 from conformance import record
 from conformance.record import Measured, Outcome, RecordError, Run
 from conformance.summary import Summary
+from conformance.tolerances import traits_of
 from selftests import records
 
 MEASURED = Measured("reconstruction", 0.532, 30.0, 3)
@@ -33,7 +34,7 @@ def test_written_and_read(tmp_path: Path) -> None:
     assert run.properties == records.PROPERTIES
     assert run.backend("cpu") == "cpu"
     assert run.backend("cuda:1") == "cuda"
-    assert run.traits("cpu") == ("chip:Some CPU", "driver:MKL 2024.2")
+    assert traits_of(run.facts("cpu")) == ("chip:Some CPU", "driver:MKL 2024.2")
     assert [o.properties() for o in run.outcomes] == [o.properties() for o in outcomes]
     assert run.outcomes[0].test == "tests.test_svd::test_svd"
     assert run.outcomes[1].failing == run.outcomes[1].measures

@@ -19,7 +19,7 @@ import pytest
 from scipy import stats
 
 from conformance.formulas import rounded_up
-from conformance.record import Measured, Outcome, Run
+from conformance.record import Measured, Outcome, RecordError, Run
 from conformance.rewriting import Change, replace, rewrite
 from conformance.tails import Fit, fit_maxima
 from conformance.tolerances import Place, Tolerances
@@ -224,6 +224,17 @@ def test_devices_of_one_run_and_their_traits(tmp_path: Path) -> None:
         ("rocm", "svd", "reconstruction", ""): 4,
         ("rocm", "svd", "order", ""): 4,
     }
+
+
+def test_limits_for_some_devices_only(tmp_path: Path) -> None:
+    (tmp_path / "limits.toml").write_text(LIMITS)
+    tolerances = Tolerances.load([tmp_path / "limits.toml"])
+    run = Run(records.write(tmp_path / "run.xml", records.healthy(0, 50)))
+    pools = gather([run], tolerances, into="driver:mkl*")
+    assert {key.trait for key in pools} == {"driver:mkl*"}
+    assert {pool.entry.place.trait for pool in pools.values()} == {""}
+    with pytest.raises(RecordError, match=r"no driver:13; cpu is .*MKL 2024\.2"):
+        gather([run], tolerances, into="driver:13")
 
 
 @pytest.mark.parametrize(

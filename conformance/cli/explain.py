@@ -29,7 +29,7 @@ from conformance.cli._common import (
 from conformance.known_issues import KnownIssues
 from conformance.precision import PRECISIONS
 from conformance.record import Measured, Run, larger, stream
-from conformance.tolerances import VOCABULARY, Entry, Tolerances
+from conformance.tolerances import VOCABULARY, Entry, Tolerances, traits_of
 
 help = "each limit of a case or an operation, where it comes from, and what was measured"
 
@@ -85,7 +85,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         action="append",
         default=[],
         metavar="chip:NAME",
-        help="the device's chip or driver, where no record says it; may be repeated",
+        help="the device's chip, driver or libraries, where no record says it; may be repeated",
     )
     add_device_plugins(parser)
     add_tolerances(parser)
@@ -157,7 +157,7 @@ def _of_cases(
             raise ValueError(f"{text!r}: {fault}")
         stated = next((r for r in runs if f"device.{case.device}.name" in r.properties), None)
         backend = arguments.backend or (stated or Run(Path())).backend(case.device)
-        traits = tuple(arguments.trait) or (stated.traits(case.device) if stated else ())
+        traits = tuple(arguments.trait) or (traits_of(stated.facts(case.device)) if stated else ())
         yield Question(backend, case.operation, case.dtype, str(case), traits)
 
 

@@ -16,7 +16,7 @@ from conformance.cases import Case
 from conformance.cli._common import Progress, add_tolerances, told
 from conformance.record import Measured, Outcome, Run, stream
 from conformance.summary import Summary
-from conformance.tolerances import Tolerances
+from conformance.tolerances import Tolerances, traits_of
 
 help = "what a run found: verdicts, worst margins, failures"
 
@@ -83,7 +83,7 @@ def _judged(outcome: Outcome, run: Run, limits: Tolerances) -> Outcome:
         return outcome
     case = Case.parse(outcome.case)
     m, n = (*case.shape, 1, 1)[:2]
-    backend, traits = run.backend(case.device), run.traits(case.device)
+    backend, traits = run.backend(case.device), traits_of(run.facts(case.device))
 
     def held(measured: Measured) -> Measured:
         if math.isinf(measured.limit):

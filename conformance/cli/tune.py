@@ -33,7 +33,7 @@ from conformance.cli._common import (
 )
 from conformance.record import Run
 from conformance.rewriting import Change, replace, rewrite
-from conformance.tolerances import Tolerances
+from conformance.tolerances import TRAITS, Tolerances
 from conformance.tomlfiles import parse, read
 from conformance.tuning import FALSE_ALARM, IDLE, TOO_LITTLE, Pool, Proposal, Worst, gather, propose
 
@@ -49,6 +49,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The command's own options."""
     parser.add_argument("runs", nargs="+", type=Path, metavar="RUN.xml", help="records of runs")
     parser.add_argument("--backend", default="", help="only this one")
+    parser.add_argument(
+        "--into",
+        type=_trait,
+        metavar="KIND:PATTERN",
+        help="set limits for devices of this chip, driver or libraries only: 'libraries:mkl*'",
+    )
     parser.add_argument(
         "--all", action="store_true", help="show the measures with too little data, too"
     )
@@ -81,7 +87,7 @@ def run(arguments: argparse.Namespace) -> int:
     tolerances = Tolerances.load(files)
     paths = {path.resolve(): path for path in arguments.runs}  # one given twice is one run
     runs = [Run(path) for path in paths.values()]
-    pools = gather(runs, tolerances, arguments.backend, Progress())
+    pools = gather(runs, tolerances, arguments.backend, arguments.into or "", Progress())
     if not pools:
         only = f" of backend {arguments.backend}" if arguments.backend else ""
         print(f"error: no measures{only} in {_names(runs)}", file=sys.stderr)
@@ -277,6 +283,13 @@ def _write(arguments: argparse.Namespace, files: Sequence[Path], changes: list[C
 def _diff(path: Path, old: bytes, new: bytes) -> list[str]:
     before, after = old.decode().splitlines(True), new.decode().splitlines(True)
     return list(difflib.unified_diff(before, after, str(path), str(path), n=1))
+
+
+def _trait(text: str) -> str:
+    kind, _, pattern = text.partition(":")
+    if kind not in TRAITS or not pattern:
+        raise argparse.ArgumentTypeError(f"one of {', '.join(f'{k}:PATTERN' for k in TRAITS)}")
+    return text
 
 
 def _probability(text: str) -> float:
