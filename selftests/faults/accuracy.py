@@ -26,12 +26,12 @@ from .conditions import (
     upper,
     wide,
 )
-from .effects import (
+from .effects import edit
+from .inexact import (
     LOWER,
     bf16_input,
     early_eigh,
     early_svd,
-    edit,
     fading,
     gram_qr,
     gram_svd,

@@ -26,7 +26,8 @@ from .conditions import (
     upper,
     wide,
 )
-from .effects import edit, given, offset_values, on_input, scaled
+from .effects import edit, given, on_input
+from .inexact import offset_values, scaled
 from .planting import Call, Condition, Effect
 from .promises import AGREEMENT, ARGUMENT, ERRORS, INFO, NONFINITE, ONE_TRIANGLE
 from .table import CHOLESKY, EIGH, INVERSE, SOLVE, row, table

@@ -25,7 +25,8 @@ from .conditions import (
     third_on_same,
     upper,
 )
-from .effects import all_nan, all_zero, edit, elements, flip_sign, floating, raising, skewed
+from .effects import all_nan, all_zero, edit, elements, flip_sign, floating, raising
+from .inexact import skewed
 from .planting import Call
 from .promises import HISTORY, REPEAT, THREADS
 from .table import CHOLESKY, EIGH, INVERSE, SOLVE, SVD, row, table

@@ -29,7 +29,6 @@ from .conditions import (
     with_out,
 )
 from .effects import (
-    conjugated_input,
     offset_ignored,
     on_input,
     out_tensors,
@@ -39,6 +38,7 @@ from .effects import (
     unfilled,
     write_beside,
 )
+from .inexact import conjugated_input
 from .planting import Call, Effect
 from .promises import LAYOUT, OUT, UNTOUCHED
 from .table import CHOLESKY, EIGH, INVERSE, SOLVE, SVD, row, table

@@ -26,15 +26,8 @@ from .conditions import (
     upper,
     wide,
 )
-from .effects import (
-    edit,
-    flip_sign,
-    floating,
-    offset_values,
-    raising,
-    skewed,
-    swapped_columns,
-)
+from .effects import edit, flip_sign, floating, raising, swapped_columns
+from .inexact import offset_values, skewed
 from .planting import Call, Condition, Effect
 from .promises import (
     FACTOR,

@@ -31,13 +31,13 @@ from .effects import (
     fill_above,
     fill_below,
     flip_sign,
-    imaginary_dropped,
     null_vectors,
     on_input,
     parallel,
     returned,
     trailing,
 )
+from .inexact import imaginary_dropped
 from .planting import Call, Effect
 from .promises import (
     AGREEMENT,
