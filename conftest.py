@@ -107,7 +107,17 @@ def pytest_report_header(config: pytest.Config) -> list[str]:
     return session_of(config).header()
 
 
+def pytest_sessionstart(session: pytest.Session) -> None:
+    """What was asked for and is not there ends the run before anything is collected."""
+    session_of(session.config)
+
+
 # --- cases ------------------------------------------------------------------------------------
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """A test without a case is left out: were it skipped, a run of nothing would be a success."""
+    items[:] = [item for item in items if not item.name.endswith("[NOTSET]")]
 
 
 def pytest_collection_finish() -> None:

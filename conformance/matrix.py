@@ -102,6 +102,8 @@ def plan_cases(
                 cases = list(_on_more_families(cases, axes[_FAMILY]))
             cases += _lazily_negative(operation, device, axes[_CAPTURE], abilities)
             cases += _uncaptured(operation, device, abilities) if profile.conformance else []
+        if plan.name == "captured-indefinite" and profile.conformance:
+            cases += _failing_later(operation, device, axes[_CAPTURE], abilities)
         cases.sort(key=_compiled_together)
     return tuple(dict.fromkeys(cases))
 
@@ -151,6 +153,18 @@ def _lazily_negative(
         batch = (7,) if CAPTURES[name].needs == "batch" else ()
         variant, dtype = operation.variants[0].name, real[number % len(real)]
         yield Case(device, operation.name, variant, dtype, family, (8, 8), batch, "negative", name)
+
+
+def _failing_later(
+    operation: Operation, device: str, captures: Sequence[str], abilities: Abilities
+) -> Iterator[Case]:
+    """A batch whose first matrix does not fail, for each capture, on each dtype in turn."""
+    variants = [v.name for v in operation.variants if v.name in ("lower", "lower-checked")]
+    for number, name in enumerate(captures):
+        dtype = abilities.dtypes[number % len(abilities.dtypes)]
+        for variant in variants:
+            call = (device, operation.name, variant, dtype)
+            yield Case(*call, "some-fail", (8, 8), (7,), capture=name)
 
 
 def _compiled_together(case: Case) -> tuple[Any, ...]:

@@ -10,7 +10,7 @@ import numpy as np
 from conformance import measures, reference
 from conformance.placing import Metadata, metadata, predicted, unlike
 from conformance.problem import Array
-from conformance.replays import plain
+from conformance.replays import Other, plain
 from conformance.trial import Trial, widened
 
 
@@ -45,14 +45,23 @@ def recovered(trial: Trial) -> dict[str, Array]:
 
 def captured(trial: Trial) -> dict[str, Array | float]:
     """What is promised of a captured call: it is the eager one, also on other data, and again."""
-    replays, other = trial.replays, trial.replays.other
+    replays = trial.replays
     apart = difference(trial, replays.raw, trial.fetched(replays.eager))
-    elsewhere = difference(other.trial, other.raw, other.trial.raw)
+    elsewhere = _from_eager(replays.other)
     later = [_again(trial, replays.raw, again) for again in replays.again]
     return {
         "capture": np.maximum(apart, elsewhere.max(initial=0.0)),
         "replay": _worst(later),
     }
+
+
+def after_error(trial: Trial) -> dict[str, Array]:
+    """A captured call that has raised, as it should, is the eager one on the next matrices."""
+    return {"capture": _from_eager(trial.later)} if trial.later else {}
+
+
+def _from_eager(other: Other) -> Array:
+    return difference(other.trial, other.raw, other.trial.raw)
 
 
 def metadata_kept(trial: Trial) -> float:

@@ -4,7 +4,7 @@
 
 What was baked in at capture shows in the first call, what goes stale or is reused in the others.
 Where the capture is dynamic in shape, the others have another shape. The eager call goes first: a
-captured call must end as it does, with an error where it raises one.
+captured call must end as it does, with an error where it raises one, and work again after that.
 """
 
 from __future__ import annotations
@@ -62,7 +62,8 @@ class Replays:
 def replayed(trial: Trial) -> Replays:
     """Capture the call of the trial and run it on its operands and on others.
 
-    Raises what the eager call raises, `Unlike` where only one of them raises.
+    Raises what the eager call raises, and leaves `Trial.later` then; `Unlike` where only one of
+    them raises.
     """
     views = tuple(p.view for p in trial.operands)
     eager, error = trial.eager
@@ -76,6 +77,7 @@ def replayed(trial: Trial) -> Replays:
     except torch.linalg.LinAlgError as raised:
         if error is None:
             raise Unlike(f"only the captured call raises {raised}") from raised
+        trial.later = _after_error(trial, function, ways[-1])
         raise
     if error is not None or eager is None:
         raise Unlike(f"the captured call does not raise {type(error).__name__}: {error}")
@@ -123,21 +125,33 @@ def _captured(trial: Trial) -> Function:
 
 
 def _other(trial: Trial, function: Function, way: dict[str, Any]) -> Other:
-    """The captured call on other matrices; of another shape, if it is dynamic."""
-    sizes: dict[str, Any] = {}
+    """The captured call on other matrices; of another shape, if it is dynamic.
+
+    They lie elsewhere in their storage, where that leaves the strides as they are.
+    """
+    parts: dict[str, Any] = {}
     if trial.capture.dynamic:
-        sizes = {"shape": _grown(trial.case.shape), "batch": _grown(trial.case.batch)}
-    other = _plain(trial, _OTHERS, **sizes)
+        parts = {"shape": _grown(trial.case.shape), "batch": _grown(trial.case.batch)}
+    if trial.case.layout == "row-major" and trial.backend.strided:
+        parts["layout"] = "offset"
+    other = _plain(trial, _OTHERS, **parts)
     views = tuple(p.view for p in other.operands)
     results = trial.attempt(lambda: function(*views, **way))
     told = [metadata(result, trial.backend.strides) for result in results]
     return Other(other, other.fetched(results), told)
 
 
-def _plain(trial: Trial, seed: int, **sizes: Any) -> Trial:
-    """An eager trial of the same call on ordinary matrices, in the same layout."""
+def _after_error(trial: Trial, function: Function, way: dict[str, Any]) -> Other:
+    try:
+        return _other(trial, function, way)
+    except torch.linalg.LinAlgError as error:
+        raise Unlike(f"after an error the captured call raises again: {error}") from error
+
+
+def _plain(trial: Trial, seed: int, **parts: Any) -> Trial:
+    """An eager trial of the same call on ordinary matrices, in the same layout unless told."""
     family = "moderate" if trial.operation.kind == "definite" else "random"
-    return trial.sibling(seed, family=family, capture="eager", **sizes)
+    return trial.sibling(seed, family=family, capture="eager", **parts)
 
 
 def _example_sizes(trial: Trial) -> dict[str, Any]:

@@ -24,7 +24,7 @@ from conformance.layouts import LAYOUTS
 from conformance.placing import Placed, Receiver, place
 from conformance.problem import Array, Problem
 from conformance.record import Measured, Outcome
-from conformance.replays import Replays, plain, replayed
+from conformance.replays import Other, Replays, plain, replayed
 from conformance.tolerances import Tolerances, traits_of
 from devices.base import Backend, chain, matches
 
@@ -60,6 +60,7 @@ class Trial(Problem):
         self.recompiled: int | None = None
         self.fallback = ""
         self.disturbed = False
+        self.later: Other | None = None  # after a captured call that raised as it should
         self.receiver: Receiver | None = None
         self.outcome: Outcome | None = None
         self.error: Exception | None = None
@@ -126,17 +127,16 @@ class Trial(Problem):
         views = tuple(p.view for p in self.operands)
         self.receiver = self._receiver(views)
         out = {"out": _out(self.receiver.views)} if self.receiver else {}
-        state = self.backend.random_state()
-        results = self.watched(lambda: self.function(*views, **out))
-        self.disturbed = self.backend.random_state() != state
-        return results
+        return self.watched(lambda: self.function(*views, **out))
 
     def watched(self, call: Callable[[], Tensors]) -> Tensors:
-        """The case's own call: timed, and watched for a fallback to the CPU."""
+        """The case's own call: timed, and watched for a fallback to the CPU and random numbers."""
+        state = self.backend.random_state()
         started = time.perf_counter()
         with self.backend.fallback(self.device) as watch:
             results = self.attempt(call, refusable=True)
         self.seconds = time.perf_counter() - started
+        self.disturbed = self.backend.random_state() != state
         watch.results(results)
         self.fallback = watch.reason
         return results

@@ -15,12 +15,16 @@ REFUSALS = (
     r"[Ee]xpected a (real |complex )?floating[ -]point",
 )
 
-#: ... and these classes of PyTorch's tracers say it by their name: no message is looked at, ...
+#: ... and these classes of PyTorch's tracers and compilers say it by their name (Inductor's where a
+#: C++ compiler or Triton is lacking): no message is looked at, ...
 REFUSING = frozenset(
     {
         "DataDependentOutputException",
         "DynamicOutputShapeException",
+        "GPUTooOldForTriton",
         "GuardOnDataDependentSymNode",
+        "InvalidCxxCompiler",
+        "TritonMissing",
         "Unsupported",
         "UnsupportedOperatorException",
         "UserError",

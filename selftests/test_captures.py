@@ -269,6 +269,44 @@ def test_a_graph_break_is_a_failure(session: Session, monkeypatch: pytest.Monkey
     assert [m.name for m in outcome.failing] == ["error"]
 
 
+def test_an_eager_call_is_no_captured_one(
+    session: Session, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    planted(monkeypatch, "aot-eager", lambda call: call.function)
+    outcome = judged(session, CASE.replace("make-fx", "aot-eager"))
+    assert outcome.verdict == "fail"
+    assert "NotCaptured: torch.compile has compiled nothing" in outcome.reason
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "captures"),
+    [
+        ("TORCHDYNAMO_DISABLE", "1", [n for n in OFFERED if CAPTURES[n].compiles]),
+        ("TORCH_COMPILE_DISABLE", "1", [n for n in OFFERED if CAPTURES[n].compiles]),
+        ("PYTORCH_JIT", "0", ["jit-trace"]),
+    ],
+)
+def test_what_is_switched_off_is_missing(
+    monkeypatch: pytest.MonkeyPatch, name: str, value: str, captures: list[str]
+) -> None:
+    monkeypatch.setenv(name, value)
+    absent = {capture for capture in OFFERED if CAPTURES[capture].missing(CPU, "cpu")}
+    assert absent == set(captures)
+    assert CAPTURES[captures[0]].missing(CPU, "cpu").endswith(f"is switched off by {name}={value}")
+
+
+def test_a_compiler_that_is_not_there_is_unsupported(
+    session: Session, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from torch._inductor.exc import InductorError, InvalidCxxCompiler
+
+    error = InductorError(InvalidCxxCompiler(), None)
+    planted(monkeypatch, "make-fx", refusing(error))
+    outcome = judged(session, CASE)
+    assert outcome.verdict == "unsupported"
+    assert "No working C++ compiler" in outcome.reason
+
+
 def test_a_failed_capture_is_not_kept(session: Session, monkeypatch: pytest.MonkeyPatch) -> None:
     planted(monkeypatch, "make-fx", refusing(ValueError("broken")))
     assert judged(session, CASE).verdict == "fail"

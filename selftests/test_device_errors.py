@@ -72,7 +72,8 @@ def test_a_refusal_is_its_reason(error: Exception) -> None:
 @pytest.mark.parametrize("name", sorted(REFUSING))
 def test_pytorch_s_tracers_refuse_by_the_class_of_their_errors(name: str) -> None:
     assert Fake().refusal(type(name, (RuntimeError,), {})("call_function args")) is not None
-    modules = ("_dynamo.exc", "_subclasses.fake_tensor", "fx.experimental.symbolic_shapes")
+    tensors = ("_subclasses.fake_tensor", "fx.experimental.symbolic_shapes")
+    modules = ("_dynamo.exc", "_inductor.exc", *tensors)
     assert any(hasattr(import_module(f"torch.{module}"), name) for module in modules)
 
 

@@ -45,6 +45,7 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> Finished:
         (("--device", "nonsense"), "unknown device 'nonsense'"),
         (("--device", "cpu:7"), "device 'cpu:7' is not there"),
         (("--profile", "nonsense"), "unknown profile 'nonsense'"),
+        (("--captures", "nonsense", "-q", "-n", "0"), "no capture is called 'nonsense'"),
         (("--threads", "0"), "--threads must be at least 1"),
         (("--tolerances={folder}/bad.toml",), "bad.toml:2"),
         (("--tolerances={folder}/missing.toml",), "missing.toml"),
@@ -66,6 +67,12 @@ def test_usage_error(tmp_path: Path, arguments: tuple[str, ...], text: str) -> N
 
 def test_nothing_collected_is_an_error(tmp_path: Path) -> None:
     done = run(tmp_path, "--profile", "quick", "-k", "nothing-is-called-so", "-n", "0")
+    assert done.status == pytest.ExitCode.NO_TESTS_COLLECTED
+
+
+def test_a_run_without_a_case_is_an_error(tmp_path: Path) -> None:
+    """quick compiles nothing: that its tests are there must not make it a success."""
+    done = run(tmp_path, "--profile", "quick", "--captures", "inductor", "-n", "0")
     assert done.status == pytest.ExitCode.NO_TESTS_COLLECTED
 
 

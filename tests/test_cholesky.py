@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from conformance import measures, reference
-from conformance.promises import common, metadata_kept, untouched
+from conformance.promises import after_error, common, metadata_kept, untouched
 from conformance.trial import Trial
 
 
@@ -40,7 +40,8 @@ def test_cholesky_ex_indefinite(trial: Trial) -> None:
     """
     expected = trial.referred(reference.cholesky_info)
     if trial.variant.arguments.get("check_errors") and expected.any():
-        trial.judge(error=raised(trial, expected), untouched=untouched(trial))
+        error = raised(trial, expected)
+        trial.judge(error=error, untouched=untouched(trial), **after_error(trial))
         return
     L, info = trial.outputs
     L, good = lower(trial, L), expected == 0
@@ -59,9 +60,8 @@ def test_cholesky_ex_indefinite(trial: Trial) -> None:
 @pytest.mark.cases("cholesky", plan="indefinite")
 def test_cholesky_indefinite(trial: Trial) -> None:
     """LinAlgError names the first matrix of the batch that fails and its leading minor."""
-    trial.judge(
-        error=raised(trial, trial.referred(reference.cholesky_info)), untouched=untouched(trial)
-    )
+    error = raised(trial, trial.referred(reference.cholesky_info))
+    trial.judge(error=error, untouched=untouched(trial), **after_error(trial))
 
 
 @pytest.mark.cases("cholesky_solve")

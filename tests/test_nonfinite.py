@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from conformance.operations import OPERATIONS
-from conformance.promises import untouched
+from conformance.promises import after_error, untouched
 from conformance.trial import Trial
 
 FACTORIZATIONS = [
@@ -24,7 +24,7 @@ def test_nonfinite(trial: Trial) -> None:
     try:
         outputs = trial.outputs
     except torch.linalg.LinAlgError:
-        trial.judge(untouched=untouched(trial))
+        trial.judge(untouched=untouched(trial), **after_error(trial))
         return
     poisoned = ~np.isfinite(trial.A).all(axis=(1, 2))
     spoilt = np.zeros(len(poisoned), dtype=bool)

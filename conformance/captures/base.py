@@ -18,6 +18,7 @@ that refuses the call cleanly (``Backend.refusal``) is ``unsupported``, any othe
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from dataclasses import dataclass
 from importlib import import_module
@@ -59,8 +60,9 @@ class Capture:
     ``missing(backend, device)`` says why it cannot be had there, "" if it can. ``dynamic``: one
     captured function takes every shape with the same number of axes and sizes of at least
     ``smallest``. ``needs`` is "batch" or "". With several ``ways`` (branches, say) the captured
-    function takes the number of one as ``way``. One that is not ``common`` is left out by
-    `quick`: all that compile, for setting the compiler up costs seconds.
+    function takes the number of one as ``way``. ``compiles`` says that torch.compile has to have
+    compiled something. One that is not ``common`` is left out by `quick`: all that compile, for
+    setting the compiler up costs seconds.
     """
 
     name: str
@@ -71,7 +73,16 @@ class Capture:
     smallest: int = 0
     ways: int = 1
     needs: str = ""
+    compiles: bool = False
     common: bool = False
+
+
+def switched_off(what: str, **switches: str) -> str:
+    """Says so where an environment variable has the value that turns ``what`` off, else ""."""
+    for name, value in switches.items():
+        if os.environ.get(name) == value:
+            return f"{what} is switched off by {name}={value}"
+    return ""
 
 
 def find(name: str) -> Any:

@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 
-from conformance.captures.base import Call, Capture, Function
+from conformance.captures.base import Call, Capture, Function, switched_off
 from devices.base import Backend
 
 
@@ -27,11 +27,12 @@ def options(compiler: str) -> dict[str, Any]:
 
 
 def compiles(compiler: str) -> Callable[[Backend, str], str]:
-    """Missing where the backend has no such compiler."""
+    """Missing where the backend has no such compiler, or torch.compile would only call eagerly."""
 
     def missing(backend: Backend, device: str) -> str:
-        there = compiler in backend.compilers
-        return "" if there else f"torch.compile's {compiler} generates no code for {backend.name}"
+        if compiler not in backend.compilers:
+            return f"torch.compile's {compiler} generates no code for {backend.name}"
+        return switched_off("torch.compile", TORCHDYNAMO_DISABLE="1", TORCH_COMPILE_DISABLE="1")
 
     return missing
 
@@ -44,6 +45,7 @@ def _capture(name: str, compiler: str, dynamic: bool) -> Capture:
         compiled(compiler, dynamic),
         compiles(compiler),
         dynamic=dynamic,
+        compiles=True,
     )
 
 

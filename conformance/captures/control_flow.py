@@ -17,7 +17,7 @@ from conformance.captures.kept import forget
 from devices.base import Backend
 
 _PREDICATES = (True, False)
-_INDICES = (0, 1, 2, 3, -1, 9)  # out of range: clamped, as switch's documentation says
+_INDICES = (0, 1, 2, 3, -1, 2**33 + 1)  # out of range: clamped, as switch's documentation says
 _BRANCHES = 4
 _TURNS = 3
 _COND = ("torch.cond",)
@@ -160,6 +160,7 @@ CAPTURES = tuple(
         prepare(compiler),
         _needing(compiler, *names),
         ways=ways,
+        compiles=True,
     )
     for compiler in ("aot_eager", "inductor")
     for name, what, prepare, names, ways in (

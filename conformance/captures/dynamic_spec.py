@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import torch
 
 from conformance.captures.base import Call, Capture, Function, Tensors
-from conformance.captures.compiled import options
+from conformance.captures.compiled import compiles, options
 from devices.base import Backend
 
 _MODULE = "torch.fx.experimental.dynamic_spec"
@@ -61,13 +62,21 @@ def _missing(backend: Backend, device: str) -> str:
     return f"PyTorch {torch.__version__} takes no {_MODULE}"
 
 
+def _not_compiled(backend: Backend, device: str) -> str:
+    return _missing(backend, device) or compiles("aot_eager")(backend, device)
+
+
 def _capture(name: str, what: str, prepare: Callable[[Call], Function]) -> Capture:
     told = f"{what}, dimensions declared by dynamic_spec"
     return Capture(name, told, prepare, _missing, dynamic=True, smallest=2)
 
 
 CAPTURES = (
-    _capture("spec-compile", "torch.compile, aot_eager", _compiled),
+    replace(
+        _capture("spec-compile", "torch.compile, aot_eager", _compiled),
+        missing=_not_compiled,
+        compiles=True,
+    ),
     _capture("spec-export", "torch.export", _exported),
     _capture("spec-make-fx", "make_fx", _traced),
 )

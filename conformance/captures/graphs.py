@@ -13,6 +13,7 @@ from functools import partial
 import torch
 
 from conformance.captures.base import Call, Capture, Function, Tensors
+from conformance.captures.compiled import compiles
 from devices.base import Backend, NoGraphs
 
 
@@ -127,9 +128,7 @@ def _without(way: str) -> Callable[[Backend, str], str]:
 
 
 def _no_reduced(backend: Backend, device: str) -> str:
-    if "inductor" not in backend.compilers:
-        return f"torch.compile's inductor generates no code for {backend.name}"
-    return _without("native-graph")(backend, device)
+    return compiles("inductor")(backend, device) or _without("native-graph")(backend, device)
 
 
 CAPTURES = (
@@ -151,5 +150,6 @@ CAPTURES = (
         'torch.compile with ``mode="reduce-overhead"``: compiled, then recorded and replayed',
         reduced,
         _no_reduced,
+        compiles=True,
     ),
 )

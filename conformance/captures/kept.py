@@ -17,6 +17,10 @@ from conformance.captures.base import Call, Capture, Function
 _kept: dict[Hashable, Function] = {}
 
 
+class NotCaptured(RuntimeError):
+    """What should run the captured call runs the eager one, which proves nothing."""
+
+
 def prepared(capture: Capture, key: Hashable, call: Callable[[], Call]) -> tuple[Function, float]:
     """The captured function and the seconds that preparing it took: 0 if it was there already.
 
@@ -26,10 +30,12 @@ def prepared(capture: Capture, key: Hashable, call: Callable[[], Call]) -> tuple
         return _kept[key], 0.0
     forget()
     example = call()
-    started = time.perf_counter()
+    started, compiled = time.perf_counter(), compilations()
     function = capture.prepare(example)
     function(*example.operands)
     example.backend.synchronize(example.device)
+    if capture.compiles and compilations() == compiled:
+        raise NotCaptured("torch.compile has compiled nothing: the call was run eagerly")
     _kept[key] = function
     return function, time.perf_counter() - started
 

@@ -8,7 +8,8 @@ from typing import Literal
 
 import torch
 
-from conformance.captures.base import Call, Capture, Function
+from conformance.captures.base import Call, Capture, Function, switched_off
+from devices.base import Backend
 
 
 def _traced(mode: Literal["real", "fake", "symbolic"]) -> Callable[[Call], Function]:
@@ -37,6 +38,10 @@ def scripted(call: Call) -> Function:
     return function
 
 
+def _not_scripted(backend: Backend, device: str) -> str:
+    return switched_off("TorchScript", PYTORCH_JIT="0")
+
+
 DEPRECATED = torch.__version__ >= (2, 14)  # type: ignore[operator] # TorchVersion takes tuples
 
 CAPTURES = (
@@ -49,5 +54,5 @@ CAPTURES = (
         dynamic=True,
         smallest=2,
     ),
-    Capture("jit-trace", "TorchScript's trace, deprecated and saying so", scripted),
+    Capture("jit-trace", "TorchScript's trace, deprecated and saying so", scripted, _not_scripted),
 )

@@ -154,10 +154,11 @@ def mixed(draw: Draw) -> Array:
 
 @family(121, "some-fail", "i", "fails")
 def some_fail(draw: Draw) -> Array:
-    """Every other matrix is definite; the first one is not."""
+    """Every other matrix is definite, and the first one unless it is alone."""
     out = _alternating(draw, ("indefinite-last", "singular-row", "indefinite-integer"))
-    sound = replace(draw, kind="definite", k=draw.k // 2)
-    out[1::2] = realise(FAMILIES["moderate"], sound)
+    if draw.k > 1:
+        sound = replace(draw, kind="definite", k=(draw.k + 1) // 2)
+        out[::2] = realise(FAMILIES["moderate"], sound)
     return out
 
 

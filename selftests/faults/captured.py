@@ -53,7 +53,12 @@ def miscaptured(fault: CapturedFault) -> Iterator[None]:
 def _spoilt(
     fault: CapturedFault, prepare: Callable[[Call], Function]
 ) -> Callable[[Call], Function]:
-    return lambda call: fault.spoil(call, prepare(call))
+    def spoilt(call: Call) -> Function:
+        function = prepare(call)
+        function(*call.operands)  # compiled, lest it be noticed by that nothing is
+        return fault.spoil(call, function)
+
+    return spoilt
 
 
 # --- what goes wrong --------------------------------------------------------------------------
@@ -148,6 +153,72 @@ def _dropped_check(call: Call, function: Function) -> Function:
             return function(*operands, **way)
         except torch.linalg.LinAlgError:
             return tuple(torch.zeros_like(operands[0]) for _ in range(1))
+
+    return captured
+
+
+def _only_first_checked(call: Call, function: Function) -> Function:
+    """Only the first matrix of a batch can make it raise."""
+
+    def captured(*operands: torch.Tensor, **way: Any) -> Tensors:
+        try:
+            return function(*operands, **way)
+        except torch.linalg.LinAlgError:
+            L, info = torch.linalg.cholesky_ex(operands[0])
+            if info.flatten()[0]:
+                raise
+            return (L,)
+
+    return captured
+
+
+def _error_again(call: Call, function: Function) -> Function:
+    """What was raised once is raised by every later call."""
+    raised: list[Exception] = []
+
+    def captured(*operands: torch.Tensor, **way: Any) -> Tensors:
+        if raised:
+            raise raised[0]
+        try:
+            return function(*operands, **way)
+        except torch.linalg.LinAlgError as error:
+            raised.append(error)
+            raise
+
+    return captured
+
+
+def _unwritten_after_error(call: Call, function: Function) -> Function:
+    """The results of the call after one that raised are left unwritten."""
+    raised = False
+
+    def captured(*operands: torch.Tensor, **way: Any) -> Tensors:
+        nonlocal raised
+        before, raised = raised, True
+        results = function(*operands, **way)
+        raised = False
+        return tuple(torch.zeros_like(result) for result in results) if before else results
+
+    return captured
+
+
+def _offset_baked_in(call: Call, function: Function) -> Function:
+    """The operand is looked for where the example began in its storage."""
+    start = call.operands[0].storage_offset()
+
+    def captured(*operands: torch.Tensor, **way: Any) -> Tensors:
+        A = operands[0]
+        return function(A.as_strided(A.shape, A.stride(), start), **way)
+
+    return captured
+
+
+def _random(call: Call, function: Function) -> Function:
+    """Random numbers are drawn from the generator that is the user's."""
+
+    def captured(*operands: torch.Tensor, **way: Any) -> Tensors:
+        torch.rand(1)
+        return function(*operands, **way)
 
     return captured
 
@@ -259,5 +330,16 @@ FAULTS: tuple[CapturedFault, ...] = (
         "the conjugate bit is dropped", _fed(_without_conjugate), report="pytorch#196113"),
     CapturedFault("inductor-dynamic-nan-to-zero", ("inductor-dynamic",), ("svd", "qr"),
         "NaN or Inf", "is replaced by a number", _fed(torch.nan_to_num)),
+    CapturedFault("export-checks-first-only", ("export",), ("cholesky",),
+        "the first matrix of the batch does not fail", "no error is raised", _only_first_checked),
+    CapturedFault("aot-eager-error-again", ("aot-eager",), ("cholesky",), "after an error",
+        "every call raises", _error_again),
+    CapturedFault("make-fx-unwritten-after-error", ("make-fx-symbolic",), ("cholesky",),
+        "after an error", "results are zero", _unwritten_after_error),
+    CapturedFault("inductor-offset-baked-in", ("inductor",), ("svdvals",),
+        "an operand elsewhere in its storage", "it is read where the example was",
+        _offset_baked_in),
+    CapturedFault("export-draws-random-numbers", ("export",), ("svdvals",), "any call",
+        "the state of the generator changes", _random),
 )
 # fmt: on
