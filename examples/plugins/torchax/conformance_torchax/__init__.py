@@ -75,6 +75,14 @@ class Jax(Backend):
 
         jax.block_until_ready(jax.live_arrays())
 
+    def random_state(self) -> bytes:
+        """The state of the host's generator, and the key that torchax splits for each draw."""
+        import jax
+        import torchax
+
+        key = jax.random.key_data(torchax.default_env().prng_key)
+        return torch.get_rng_state().numpy().tobytes() + np.array(key).tobytes()
+
     def cleanup(self, device: str) -> None:
         """Forget what was compiled: 4 MB for every case."""
         import jax
