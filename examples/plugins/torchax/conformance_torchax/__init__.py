@@ -26,7 +26,7 @@ class Jax(Backend):
     """JAX's default device: the first one of its default platform (``JAX_PLATFORMS``)."""
 
     name = "jax"
-    compilers = ()  # torchax.compile takes a function to JAX's compiler, torch.compile does not
+    compilers = ()  # torch.compile refuses to work under the modes of torchax
     negative = False
     subnormals = False  # XLA flushes them on the CPU
     strides = False  # a jax.Array has none; its tensor reports those of a contiguous one
