@@ -27,7 +27,7 @@ def _surrounded(A: Array, shape: Shape, place: tuple[slice, slice]) -> Array:
     return base
 
 
-_EVERY_OTHER = (slice(None, None, 2), slice(None, None, 2))
+_EVERY_OTHER = (slice(1, None, 2), slice(1, None, 2))
 
 
 def _every_other_matrix(A: Array) -> Array:
@@ -96,9 +96,9 @@ LAYOUTS: dict[str, Layout] = {
         ),
         Layout(
             "sliced",
-            "every other row and column of a larger matrix",
+            "every other row and column of a larger matrix, from the second on",
             lambda A: _surrounded(A, (2 * A.shape[-2], 2 * A.shape[-1]), _EVERY_OTHER),
-            lambda t, shape: t[..., ::2, ::2],
+            lambda t, shape: t[(..., *_EVERY_OTHER)],
         ),
         Layout(
             "offset",
@@ -237,6 +237,10 @@ LAYOUTS: dict[str, Layout] = {
             out="column-major",
             common=False,
         ),
-        Layout("out-sliced", "results written to every other row and column", out="sliced"),
+        Layout(
+            "out-sliced",
+            "results written to every other row and column of larger ones",
+            out="sliced",
+        ),
     )
 }

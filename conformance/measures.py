@@ -140,6 +140,16 @@ def triangle(X: Array, *, upper: bool = True) -> Floats:
     return _verdict((X[:, other] == 0).all(-1))
 
 
+def real_diagonal(R: Array) -> Floats:
+    """0 if the diagonal of R, ``(k, p, n)``, is exactly real, else inf; NaN where it has NaN.
+
+    The promise of ``torch.linalg.qr``.
+    """
+    _stack(R, "R")
+    imaginary = np.diagonal(R, axis1=-2, axis2=-1).imag
+    return np.where(np.isnan(imaginary).any(-1), np.nan, _verdict((imaginary == 0).all(-1)))
+
+
 def r_factor(
     R: Array, reference: Array, cond: Floats | float, n: int, *, eps: float, smallest: float
 ) -> Floats:
@@ -197,14 +207,19 @@ def info(computed: NDArray[np.integer], reference: NDArray[np.integer]) -> Float
 
 
 def solve_residual(A: Array, X: Array, B: Array, *, eps: float, smallest: float) -> Floats:
-    """``|B - A X| / (n eps |A| |X|)``; LAPACK xPOT02. A ``(k, n, n)``, X and B ``(k, n, r)``."""
+    """``max_j |b_j - A x_j| / (n eps |A| |x_j|)``; LAPACK xPOT02.
+
+    A ``(k, n, n)``, X and B ``(k, n, r)``; every right-hand side by itself.
+    """
     k, n = _square(A, "A")
     _same(X, B, 3)
     _shape(X, "X", (k, n, X.shape[2]))
     with np.errstate(all="ignore"):
         (A, a), (X, x) = _normalised(A), _normalised(X)
-        error = _norm(_ldexp(B, -a - x) - np.matmul(A, X))
-        return _residual(error, n, _norm(A), eps * _norm(X), np.ldexp(smallest, -x))
+        error = np.add.reduce(np.abs(_ldexp(B, -a - x) - np.matmul(A, X)), axis=-2)
+        unit = eps * np.add.reduce(np.abs(X), axis=-2)
+        grid = np.ldexp(smallest, -x)[:, None]
+        return _largest(_residual(error, n, _norm(A)[:, None], unit, grid))
 
 
 def inverse_residual(A: Array, X: Array, *, eps: float, smallest: float) -> Floats:

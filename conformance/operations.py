@@ -147,8 +147,15 @@ def _factored(A: Array, variant: Variant, p: Precision, rng: np.random.Generator
 def _right_hand_sides(
     A: Array, variant: Variant, p: Precision, rng: np.random.Generator
 ) -> tuple[Array, ...]:
+    """Random ones, whose solutions are large, and every other that of a random solution.
+
+    Where A is ill-conditioned only the latter tell a solver from a product with the inverse.
+    """
     columns = int(rng.choice((0, 1, 2, 3, 17, 65)))
-    B = _random((*A.shape[:-1], columns), p, rng)
+    B, X = (_random((*A.shape[:-1], columns), p, rng) for _ in range(2))
+    with np.errstate(over="ignore"):
+        AX = _round(np.matmul(A, X), p)
+    B[..., 1::2] = np.where(np.isfinite(AX), AX, B)[..., 1::2]
     B[..., 2:3] = 0  # a system that somebody padded
     return B, _factor(A, variant, p, rng)
 

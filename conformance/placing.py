@@ -20,13 +20,20 @@ Array = np.ndarray
 class Placed:
     """A host array on the device: its base buffer there, the view of it, and the host's copy.
 
-    ``window`` turns a base buffer, of the device or of the host, into what is seen of it.
+    ``window`` turns a base buffer, of the device or of the host, into what is seen of it;
+    ``version`` is autograd's count of writes to it.
     """
 
     base: torch.Tensor
     view: torch.Tensor
     host: Array
     window: Callable[[torch.Tensor], torch.Tensor]
+    version: int = 0
+
+    @property
+    def written(self) -> bool:
+        """Has autograd seen a write? A later backward refuses, though the old bits are back."""
+        return self.view._version != self.version
 
     def touched(self, backend: Backend) -> bool:
         """Have the bits of the base buffer changed, inside or around the view?"""
@@ -56,7 +63,8 @@ def place(array: Array, layout: Layout, backend: Backend, device: str, batch: in
         view = layout.view(t, matrix.shape)
         return view[..., 0] if vector else view
 
-    return Placed(base, window(base), host, window)
+    view = window(base)
+    return Placed(base, view, host, window, view._version)
 
 
 @dataclass(frozen=True)

@@ -254,6 +254,15 @@ PLANS: dict[str, Plan] = {
             layouts=_row_major,
         ),
         Plan(
+            "wrong-argument",
+            "an argument of an unknown value, and operands that do not fit each other",
+            _one_of("identity"),
+            exactly=((4, 4),),
+            batches=_single,
+            layouts=_row_major,
+            variants=lambda variant: variant in FIRST,
+        ),
+        Plan(
             "non-square",
             "where a square matrix is needed",
             _one_of("identity"),

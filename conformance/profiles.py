@@ -99,6 +99,7 @@ SIMILAR = frozenset(
         *("noise-tail", "diagonal-sorted", "nearly-diagonal", "well-conditioned", "one-small"),
         *("diagonal-repeated", "hadamard", "dependent-column", "zero-rows", "lauchli", "positive"),
         *("tridiagonal", "block-diagonal", "upper-triangular", "exchange", "saddle-point"),
+        *("nearly-triangular", "two-blocks"),
     ]
 )
 # Sizes between and beyond those that everything is crossed with, and batches of middling matrices.

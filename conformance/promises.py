@@ -103,8 +103,9 @@ def expected_metadata(trial: Trial) -> list[Metadata]:
 
 def untouched(trial: Trial) -> float:
     """0 when the operands, the memory around them and around ``out``, and the states of the random
-    number generators kept their bits."""
+    number generators kept their bits, and an eager call left the operands' versions, too."""
     spoilt = trial.disturbed or any(p.touched(trial.backend) for p in trial.operands)
+    spoilt |= not trial.captured and any(p.written for p in trial.operands)
     if trial.receiver:
         spoilt |= trial.receiver.overrun(trial.backend)
     return np.inf if spoilt else 0.0

@@ -38,7 +38,10 @@ VOCABULARY: dict[str, tuple[str, ...]] = {
         "svdvals": ("values", "order", "agreement", "relative_values"),
         "eigh": ("residual", "orthonormality", "values", "order", "agreement"),
         "eigvalsh": ("values", "order", "agreement"),
-        "qr": ("reconstruction", "orthonormality", "triangle", "factor", "agreement"),
+        "qr": (
+            *("reconstruction", "orthonormality", "triangle", "diagonal"),
+            *("values", "factor", "agreement"),
+        ),
         "geqrf": ("reconstruction", "orthonormality", "factor"),
         "householder_product": ("product", "orthonormality"),
         "ormqr": ("product",),

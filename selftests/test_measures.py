@@ -317,6 +317,24 @@ def test_solve_and_inverse() -> None:
     seen(measures.inverse_residual(A, Y, **units(P)), False, False, True)
 
 
+def test_each_right_hand_side_is_held_to_its_own_size() -> None:
+    A = np.eye(3)[None]
+    X = np.array([[[1e6, 1.0], [1e6, 1.0], [1e6, 1.0]]])
+    B = X.copy()
+    B[..., 1] += 100 * P.eps  # nothing beside the first column
+    expected = 100 / 3 / 1  # in units of n eps |A| |x|: |x| is 3, and the error 3 times 100 eps
+    np.testing.assert_allclose(measures.solve_residual(A, X, B, **units(P)), expected, rtol=1e-6)
+
+
+def test_real_diagonal() -> None:
+    R = np.triu(np.ones((4, 2, 3), complex))
+    R[1, 0, 1] = 1j  # off the diagonal
+    R[2, 1, 1] = 1 + 1e-300j
+    R[3, 0, 0] = complex(1, np.nan)
+    np.testing.assert_array_equal(measures.real_diagonal(R), [0, 0, np.inf, np.nan])
+    np.testing.assert_array_equal(measures.real_diagonal(R.real), [0, 0, 0, 0])
+
+
 def test_info_and_bits() -> None:
     info = np.array([0, 3, 2], np.int32)
     seen(measures.info(info, np.array([0, 3, 4])), False, False, True)

@@ -10,8 +10,10 @@ import numpy as np
 import pytest
 import torch
 
+from conformance import measures
 from conformance.fresh import in_fresh_process
 from conformance.placing import Placed
+from conformance.plans import plain
 from conformance.promises import difference
 from conformance.trial import Trial
 from tests import test_cholesky, test_eigh, test_qr, test_svd
@@ -51,6 +53,28 @@ def test_after_other_batches(trial: Trial) -> None:
     for size in (5, 1, 67, 2, 3):
         trial.call(bigger(trial, size))
     JUDGES[trial.case.operation](trial)
+
+
+@pytest.mark.cases(*JUDGES, plan="history")
+def test_after_other_calls(trial: Trial) -> None:
+    """After calls of every other dtype and variant on the same shape: nothing is kept of theirs."""
+    for dtype in trial.backend.dtypes_on(trial.device):
+        for variant in trial.operation.variants:
+            if plain(variant.name):
+                other = trial.sibling(dtype=dtype, variant=variant.name)
+                other.call(other.arrays())
+    JUDGES[trial.case.operation](trial)
+
+
+@pytest.mark.cases(*JUDGES, plan="history")
+def test_results_stay(trial: Trial) -> None:
+    """Results are the caller's: later calls, on other matrices of the same shape, leave them."""
+    before = trial.raw
+    for number in (1, 2):
+        trial.call(others(trial, number))
+    after = trial.fetched(trial.results)
+    same = [measures.bitwise(a, b) for a, b in zip(before, after, strict=True)]
+    trial.judge(untouched=np.max(same, axis=0))
 
 
 @pytest.mark.cases(*JUDGES, plan="history")
@@ -160,6 +184,13 @@ def overwritten(
 def bigger(trial: Trial, size: int) -> list[np.ndarray]:
     """The operands of the first matrix, ``size`` times, along a new batch axis."""
     return [np.stack([array] * size) for array in trial.arrays(0)]
+
+
+def others(trial: Trial, number: int) -> Sequence[np.ndarray]:
+    """Operands of the same shapes with other values."""
+    if "tau" in trial.operation.inputs:
+        return trial.sibling(number).arrays()
+    return scaled(trial, 2**number)
 
 
 def scaled(trial: Trial, factor: int) -> list[np.ndarray]:

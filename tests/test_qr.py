@@ -14,12 +14,19 @@ from conformance.trial import Trial
 def test_qr(trial: Trial) -> None:
     """A = Q R; Q orthonormal; R exactly upper triangular and, for full rank, unique but for phases.
 
-    ``mode='r'`` returns an empty Q and the R of the reduced form.
+    Its diagonal is real, also in the complex case. ``mode='r'`` returns an empty Q and the R of the
+    reduced form, whose singular values are those of A.
     """
     Q, R = trial.outputs
-    found = {"triangle": measures.triangle(R), **r_factor(trial, R)}
+    found = {
+        "triangle": measures.triangle(R),
+        "diagonal": measures.real_diagonal(R),
+        **r_factor(trial, R),
+    }
     if trial.case.variant == "r":
         found["reconstruction"] = measures.gram(trial.A, R, **trial.units)
+        if trial.thorough:
+            found["values"] = r_values(trial, R)
     else:
         found["reconstruction"] = measures.qr_reconstruction(trial.A, Q, R, **trial.units)
         found["orthonormality"] = measures.orthonormality(Q, eps=trial.eps)
@@ -82,6 +89,17 @@ def r_factor(trial: Trial, R: np.ndarray) -> dict[str, np.ndarray]:
     R_ref = trial.referred(reference.qr_r)
     rows = R[:, : R_ref.shape[1]]
     return {"factor": measures.r_factor(rows, R_ref, trial.cond, trial.n, **trial.units)}
+
+
+def r_values(trial: Trial, R: np.ndarray) -> np.ndarray:
+    """The singular values of R against those of A: R alone must be that of some orthonormal Q.
+
+    A factor of AhA, whose error is eps cond(A), passes where both are only compared with R.
+    """
+    if not np.isfinite(R).all():
+        return np.full(len(R), np.nan)
+    S = trial.referred(reference.svdvals)
+    return measures.values(reference.svdvals(R), S, max(trial.case.shape), **trial.units)
 
 
 def agreement(trial: Trial, R: np.ndarray) -> dict[str, np.ndarray]:

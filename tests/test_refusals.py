@@ -1,6 +1,9 @@
-"""What must be refused: low-precision and integer dtypes, vectors, non-square matrices."""
+"""What must be refused: dtypes, vectors, shapes, arguments, operands that do not fit together."""
 
 from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
 
 import pytest
 import torch
@@ -27,6 +30,58 @@ def test_refused_vector(trial: Trial) -> None:
 def test_refused_non_square(trial: Trial) -> None:
     """A Hermitian matrix is square: RuntimeError."""
     trial.judge(error=refused(trial))
+
+
+WRONG_ARGUMENTS: dict[str, tuple[dict[str, str], ...]] = {
+    "svd": ({"driver": "gesvdx"}, {"driver": ""}),
+    "svdvals": ({"driver": "gesvdx"}, {"driver": ""}),
+    "eigh": ({"UPLO": "X"}, {"UPLO": ""}),
+    "eigvalsh": ({"UPLO": "X"}, {"UPLO": ""}),
+    "qr": ({"mode": "raw"}, {"mode": "full"}, {"mode": ""}),
+}
+# Shapes of the operands, each with one too many or too few somewhere.
+MISFITS: dict[str, tuple[tuple[tuple[int, ...], ...], ...]] = {
+    "cholesky_solve": (((5, 2), (4, 4)), ((2, 4, 2), (3, 4, 4)), ((4, 2), (4, 3))),
+    "householder_product": (((4, 5), (4,)), ((5, 4), (5,)), ((2, 5, 4), (3, 4))),
+    "ormqr": (((5, 4), (4,), (4, 2)), ((5, 4), (5,), (5, 2)), ((2, 5, 4), (3, 4), (2, 5, 2))),
+}
+FITTING = {
+    "cholesky_solve": ((4, 2), (4, 4)),
+    "householder_product": ((5, 4), (4,)),
+    "ormqr": ((5, 4), (4,), (5, 2)),
+}
+
+
+@pytest.mark.cases(*WRONG_ARGUMENTS, plan="wrong-argument")
+def test_refused_argument(trial: Trial) -> None:
+    """A value that the documentation does not list: RuntimeError."""
+    (A,) = (placed.view for placed in trial.operands)
+    calls = (
+        partial(trial.operation.function, A, **wrong)
+        for wrong in WRONG_ARGUMENTS[trial.case.operation]
+    )
+    trial.judge(error=max(map(trial.refuses, calls)))
+
+
+@pytest.mark.cases(*MISFITS, plan="wrong-argument")
+def test_refused_operands(trial: Trial) -> None:
+    """Operands of shapes, batches or dtypes that do not fit each other: RuntimeError."""
+    own = getattr(torch, trial.case.dtype)
+    other = torch.float32 if own == torch.float64 else torch.float64
+    asked = [(shapes, own) for shapes in MISFITS[trial.case.operation]]
+    asked.append((FITTING[trial.case.operation], other))
+    trial.judge(error=max(misfit(trial, shapes, last) for shapes, last in asked))
+
+
+def misfit(trial: Trial, shapes: Sequence[tuple[int, ...]], last: torch.dtype) -> float:
+    """0 if operands of these shapes, the last of them of another dtype perhaps, are refused."""
+    dtypes = [getattr(torch, trial.case.dtype)] * (len(shapes) - 1) + [last]
+    with trial.backend.active(trial.device):
+        operands = [
+            trial.backend.send(torch.ones(shape, dtype=dtype), trial.device)
+            for shape, dtype in zip(shapes, dtypes, strict=True)
+        ]
+    return trial.refuses(lambda: trial.function(*operands))
 
 
 def refused(trial: Trial, dtype: torch.dtype | None = None) -> float:

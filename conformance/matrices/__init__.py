@@ -4,7 +4,7 @@
 batch of 2 x 3 matrices. A new family is a function with ``@family(number, name, kinds, traits)``
 in one of the modules of this package:
 
-* ``spectra``: a prescribed spectrum, diagonals (1-39)
+* ``spectra``: a prescribed spectrum, diagonals, nearly solved (1-39)
 * ``named``: plain, rank-deficient, textbook and structured matrices (40-67)
 * ``graded``: graded, column-scaled and subnormal ones (68-79)
 * ``hermitian``: Hermitian, definite, and refused by Cholesky (80-99)

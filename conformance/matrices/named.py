@@ -265,11 +265,10 @@ def bidiagonal(draw: Draw) -> Array:
 
 @family(66, "block-diagonal", "ghd")
 def block_diagonal(draw: Draw) -> Array:
-    """Dense blocks on the diagonal, of order up to 3 or half of all: it splits."""
+    """Dense blocks of order up to 3 on the diagonal: it splits."""
     i, j = grid(draw)
-    order = np.where(draw.integers(0, 1, 1, 1), 3, max(1, -(-draw.n // 2)))
-    A = np.where(i // order == j // order, symmetric(draw, draw.dense(draw.m, draw.n)), 0.0)
-    return A + np.eye(draw.n) * (4.0 * order) if draw.kind == "definite" else A
+    A = np.where(i // 3 == j // 3, symmetric(draw, draw.dense(draw.m, draw.n)), 0.0)
+    return A + np.eye(draw.n) * 12.0 if draw.kind == "definite" else A
 
 
 @family(67, "arrow", "ghd")

@@ -1,4 +1,4 @@
-"""Families 1-39: a prescribed spectrum, in the manner of LAPACK's xLATMS, and diagonals."""
+"""Families 1-39: a prescribed spectrum, as LAPACK's xLATMS has, and nearly solved ones."""
 
 from __future__ import annotations
 
@@ -13,7 +13,10 @@ from conformance.matrices.draw import (
     Floats,
     diagonal,
     geometric,
+    grid,
     lifted,
+    log2,
+    symmetric,
     with_spectrum,
 )
 from conformance.matrices.family import add, family
@@ -245,3 +248,25 @@ def nearly_diagonal(draw: Draw) -> Array:
     if draw.kind != "general":
         noise = noise + noise.conj().swapaxes(-1, -2)
     return diagonal(s[None], draw.m, draw.n) + noise * (draw.eps / 2)
+
+
+@family(30, "nearly-triangular", "g", "full-rank")
+def nearly_triangular(draw: Draw) -> Array:
+    """Upper triangular but for entries from sqrt(eps) to 1/8 below a positive diagonal: a
+    reflector that does not mind its sign cancels."""
+    i, j = grid(draw)
+    A = draw.dense(draw.m, draw.n) * (1 / max(draw.p, 1))
+    steps = draw.integers(3, -log2(draw.eps) // 2, draw.m, draw.n)
+    A = np.where(i > j, np.ldexp(1.0, -steps.astype(np.intc)) * A, A)
+    index = np.arange(draw.p)
+    A[:, index, index] = 1.5 + draw.uniform(draw.p) / 2
+    return A
+
+
+@family(31, "two-blocks", "ghd")
+def two_blocks(draw: Draw) -> Array:
+    """Two dense halves on the diagonal: what is divided in two is conquered without a coupling."""
+    i, j = grid(draw)
+    half = max(1, -(-draw.n // 2))
+    A = np.where(i // half == j // half, symmetric(draw, draw.dense(draw.m, draw.n)), 0.0)
+    return A + np.eye(draw.n) * (4.0 * half) if draw.kind == "definite" else A
