@@ -322,7 +322,7 @@ def test_each_right_hand_side_is_held_to_its_own_size() -> None:
     X = np.array([[[1e6, 1.0], [1e6, 1.0], [1e6, 1.0]]])
     B = X.copy()
     B[..., 1] += 100 * P.eps  # nothing beside the first column
-    expected = 100 / 3 / 1  # in units of n eps |A| |x|: |x| is 3, and the error 3 times 100 eps
+    expected = 100 / 3  # the error, 3 times 100 eps, over n = 3, eps and |x| = 3
     np.testing.assert_allclose(measures.solve_residual(A, X, B, **units(P)), expected, rtol=1e-6)
 
 
