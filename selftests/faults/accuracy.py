@@ -5,6 +5,7 @@ from __future__ import annotations
 from .conditions import (
     above,
     always,
+    argument,
     batch_above,
     batched,
     between,
@@ -42,6 +43,7 @@ from .inexact import (
     skewed,
     small_wrong,
     tf32_input,
+    through_inverse,
     truncated_input,
 )
 from .promises import (
@@ -143,6 +145,10 @@ FAULTS = table(
         of("svd", 2, 4, 6, values=ILL, full_matrices=False), {"shape": (4, 6)}),
     row("qr-gram", "qr", always, gram_qr, ORTHONORMAL, of("qr", 6, 6, values=ILL),
         {"operation": "svd"}),
+    row("qr-mode-r-gram", "qr", argument("mode", "r"), gram_qr, AGREEMENT,
+        of("qr", 6, 6, values=ILL, mode="r"), {"mode": "reduced"}),
+    row("cholesky-solve-through-inverse", SOLVE, columns_above[4] & above(1), through_inverse,
+        SOLUTION, of("cholesky_solve", 3, 3, columns=5), {"columns": 4}),
     row("qr-gram-tall-skinny", "qr", tall(9), gram_qr, ORTHONORMAL, of("qr", 50, 5, values=ILL),
         {"shape": (45, 5)}),
     # Jacobi stopped early

@@ -113,7 +113,7 @@ columns_above = {
         f"more than {count} right-hand sides",
         lambda c, count=count: c.arguments["self"].shape[-1] > count,  # type: ignore[misc]
     )
-    for count in (1, 16)
+    for count in (1, 4, 16)
 }
 
 # --- layout ----------------------------------------------------------------------------------

@@ -161,6 +161,16 @@ gram_svd = Effect("through the Gram matrix: condition squared", _gram_svd)
 gram_qr = Effect("Cholesky of the Gram matrix: condition squared", _gram_qr)
 
 
+def _through_inverse(call: Call) -> SimpleNamespace:
+    """X = inv(A) B: the error grows with the condition where the solution does not."""
+    r, upper = call.compute(), bool(call.arguments["upper"])
+    eye = torch.eye(call.n, dtype=call.A.dtype).expand(call.A.shape).contiguous()
+    inverse = torch.linalg.solve_triangular(call.A, eye, upper=upper)
+    inverse = inverse @ inverse.mH if upper else inverse.mH @ inverse
+    r.X.copy_(inverse @ call.arguments["self"])
+    return r
+
+
 def _rotate(V: torch.Tensor, angle: float) -> torch.Tensor:
     """Neighbouring columns rotated in pairs by a small angle."""
     pairs = V.shape[-1] // 2 * 2
@@ -186,6 +196,7 @@ def _early_svd(call: Call) -> SimpleNamespace:
     return r
 
 
+through_inverse = Effect("through the explicit inverse", _through_inverse)
 early_svd = Effect("one-sided Jacobi stops a sweep early", _early_svd)
 early_eigh = edit(
     "Jacobi stops a sweep early: pairs off by sqrt(eps)",

@@ -106,6 +106,12 @@ def _negative_value(call: Call, r: SimpleNamespace) -> None:
         r.U[..., call.k - 1].neg_()
 
 
+def _last_phase(call: Call, r: SimpleNamespace) -> None:
+    r.R[..., call.k - 1, :] *= 0.6 + 0.8j
+    if r.Q.numel():
+        r.Q[..., call.k - 1] *= 0.6 - 0.8j
+
+
 ascending = edit("everything in ascending order", _ascending)
 swap_last = edit("the last two triplets swapped", _swap_last)
 descending = edit(
@@ -245,6 +251,9 @@ FAULTS = table(
         edit("last column zero", lambda c, r: r.Q[..., -1].zero_()), ORTHONORMAL,
         of("householder_product", 6, 4), {"shape": (6, 3)}),
     # modes
+    row("qr-last-diagonal-not-real", "qr", complex_ & square,
+        edit("the last reflector is left out: R ends in a complex number", _last_phase), DIAGONAL,
+        of("qr", 3, 3, dtype="complex128"), {"dtype": "float64"}),
     row("qr-mode-r-keeps-reflectors", "qr", argument("mode", "r"), keep_reflectors, TRIANGLE,
         of("qr", 4, 3, mode="r"), {"mode": "reduced"}),
     row("qr-mode-r-differs-wide", "qr", argument("mode", "r") & wide(),
