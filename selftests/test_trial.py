@@ -198,7 +198,7 @@ def test_memory_around_out_is_guarded(size: tuple[int, ...], core: int) -> None:
     assert metadata(receiver.views[0]) == receiver.metadata[0]
     receiver.views[0].fill_(1)
     assert not receiver.overrun(CPU)
-    receiver.placed[0].base[1, 1] = 1
+    receiver.placed[0].base[0, 0] = 1
     assert receiver.overrun(CPU)
 
 
