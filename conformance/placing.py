@@ -28,7 +28,7 @@ class Placed:
     view: torch.Tensor
     host: Array
     window: Callable[[torch.Tensor], torch.Tensor]
-    version: int = 0
+    version: int
 
     @property
     def written(self) -> bool:
@@ -53,7 +53,7 @@ def place(array: Array, layout: Layout, backend: Backend, device: str, batch: in
     """
     if array.ndim == batch:
         base = backend.send(torch.from_numpy(array.copy()), device)
-        return Placed(base, base, array, lambda t: t)
+        return Placed(base, base, array, lambda t: t, base._version)
     vector = array.ndim == batch + 1
     matrix = array[..., None] if vector else array
     host = layout.store(matrix)

@@ -69,8 +69,9 @@ def perform(test: Test, trial: Trial, known: Known | None = None) -> Outcome:
         _failed(trial, error)
     if refusal:
         _refused(trial, refusal)
-    if trial.outcome and any(m.name == "metadata" for m in trial.outcome.failing):
-        trial.outcome = replace(trial.outcome, reason="; ".join(misshapen(trial)))
+    outcome = trial.outcome
+    if outcome and any(m.name == "metadata" for m in outcome.failing) and (told := _told(trial)):
+        trial.outcome = replace(outcome, reason=told)
     return _settled(_outcome(trial), issues)
 
 
@@ -88,11 +89,18 @@ def _refused(trial: Trial, reason: str) -> None:
 
 def _failed(trial: Trial, error: Exception) -> None:
     """An error; but results that could not be measured for their metadata are wrong in those."""
-    trial.error, broken = error, _broken()
-    with contextlib.suppress(Exception):
-        if "results" in vars(trial) and not trial.captured and misshapen(trial):
-            broken = trial.measured("metadata", np.inf)
+    trial.error = error
+    shape_is_it = not trial.captured and _told(trial)
+    broken = trial.measured("metadata", np.inf) if shape_is_it else _broken()
     trial.conclude("fail", (broken,), f"{type(error).__name__}: {error}")
+
+
+def _told(trial: Trial) -> str:
+    """What is wrong with the metadata of results that are there, in words; empty if nothing is."""
+    with contextlib.suppress(Exception):
+        if "results" in vars(trial):
+            return "; ".join(misshapen(trial))
+    return ""
 
 
 def _outcome(trial: Trial) -> Outcome:

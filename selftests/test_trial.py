@@ -14,6 +14,7 @@ from conformance.layouts import LAYOUTS
 from conformance.operations import OPERATIONS
 from conformance.placing import Receiver, metadata, place, predicted
 from conformance.promises import common, metadata_kept
+from conformance.record import Measured, Outcome
 from conformance.runner import Known, perform
 from conformance.session import Session, crash_outcome
 from conformance.trial import Recorded, Refused, Trial
@@ -88,6 +89,15 @@ def test_a_result_of_another_shape_is_wrong_in_its_metadata(trial: Trial) -> Non
     outcome = perform(test, trial)
     assert [m.name for m in outcome.failing] == ["metadata"]
     assert outcome.reason.startswith(f"result 0: shape {(*shape, 1)} instead of {shape}")
+
+
+def test_the_reason_of_another_process_stays(trial: Trial) -> None:
+    """Its results are not here to be looked at."""
+
+    def test(trial: Trial) -> None:
+        trial.adopt(Outcome(str(trial.case), "fail", (Measured("metadata", np.inf, 0.0),), "seen"))
+
+    assert perform(test, trial).reason == "seen"
 
 
 def test_refusal_is_unsupported(trial: Trial) -> None:

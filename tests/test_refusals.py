@@ -66,19 +66,19 @@ def test_refused_argument(trial: Trial) -> None:
 @pytest.mark.cases(*MISFITS, plan="wrong-argument")
 def test_refused_operands(trial: Trial) -> None:
     """Operands of shapes, batches or dtypes that do not fit each other: RuntimeError."""
-    own = getattr(torch, trial.case.dtype)
-    other = torch.float32 if own == torch.float64 else torch.float64
+    own = trial.case.dtype
+    others = [dtype for dtype in trial.backend.dtypes_on(trial.device) if dtype != own]
     asked = [(shapes, own) for shapes in MISFITS[trial.case.operation]]
-    asked.append((FITTING[trial.case.operation], other))
+    asked += [(FITTING[trial.case.operation], other) for other in others]
     trial.judge(error=max(misfit(trial, shapes, last) for shapes, last in asked))
 
 
-def misfit(trial: Trial, shapes: Sequence[tuple[int, ...]], last: torch.dtype) -> float:
+def misfit(trial: Trial, shapes: Sequence[tuple[int, ...]], last: str) -> float:
     """0 if operands of these shapes, the last of them of another dtype perhaps, are refused."""
-    dtypes = [getattr(torch, trial.case.dtype)] * (len(shapes) - 1) + [last]
+    dtypes = [trial.case.dtype] * (len(shapes) - 1) + [last]
     with trial.backend.active(trial.device):
         operands = [
-            trial.backend.send(torch.ones(shape, dtype=dtype), trial.device)
+            trial.backend.send(torch.ones(shape, dtype=getattr(torch, dtype)), trial.device)
             for shape, dtype in zip(shapes, dtypes, strict=True)
         ]
     return trial.refuses(lambda: trial.function(*operands))
