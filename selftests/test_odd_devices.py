@@ -111,6 +111,34 @@ def test_operands_are_overwritten_and_refused_while_it_is_active(
     assert perform(test_refusals.test_refused_vector, vector).verdict == "pass"
 
 
+class Single(Fake):
+    """A device without float64, as MPS is."""
+
+    name = "single"
+    dtypes = ("float32", "complex64")
+
+    def torch_device(self, device: str) -> torch.device:
+        return torch.device("cpu")
+
+    def send(self, host: torch.Tensor, device: str) -> torch.Tensor:
+        if host.dtype in (torch.float64, torch.complex128):
+            raise TypeError("Cannot convert a tensor to float64: no such dtype here")
+        return super().send(host, device)
+
+
+@pytest.mark.parametrize(
+    "test", [test_refusals.test_refused_operands, test_history.test_after_other_calls]
+)
+@pytest.mark.parametrize("operation", ["cholesky_solve.lower", "ormqr.left-plain"])
+def test_no_dtype_is_asked_for_that_is_not_there(
+    session: Session, test: Any, operation: str
+) -> None:
+    session.targets["single:0"] = Target(Single(), "single:0")
+    family = "identity" if "solve" in operation else "moderate"
+    case = trial(session, f"single:0/{operation}/float32/{family}/4x4/single/row-major/eager")
+    assert perform(test, case).verdict == "pass"
+
+
 def test_an_error_class_of_its_own_is_a_refusal(session: Session, odd: Odd) -> None:
     outcome = perform(
         test_svd.test_svd, trial(session, CASE.replace("svd.reduced", "geqrf.packed"))
