@@ -87,8 +87,10 @@ def plan_cases(
     wanted = set(interactions(len(axes), strength, _DTYPE)) - _NOT_WANTED
     if operation_name in DERIVED:
         wanted -= {(_FAMILY, _SHAPE), (_FAMILY, _LAYOUT)}
-    if plan.name == "captured":  # `_on_more_families` sees to them
+    if plan.name in _MORE_FAMILIES:
         wanted = {axes for axes in wanted if _FAMILY not in axes}
+    if plan.name in _ERRORS:
+        wanted -= {(_DTYPE, _CAPTURE)}
     rows = covering_array([len(axis) for axis in axes], sorted(wanted), allowed)
     cases = [
         Case(device, operation_name, *(axis[i] for axis, i in zip(axes, row, strict=True)))
@@ -97,10 +99,11 @@ def plan_cases(
     if plan.name == "matrix":
         cases += _regimes(operation, device, abilities, profile)
     if plan.captured:
+        if plan.name in _MORE_FAMILIES and profile.conformance:
+            cases = list(_on_more_families(cases, axes[_FAMILY], _MORE_FAMILIES[plan.name]))
         if plan.name == "captured":
-            if profile.conformance:
-                cases = list(_on_more_families(cases, axes[_FAMILY]))
             cases += _lazily_negative(operation, device, axes[_CAPTURE], abilities)
+            cases += _many_mapped(operation, device, axes[_CAPTURE], abilities)
             cases += _uncaptured(operation, device, abilities) if profile.conformance else []
         if plan.name == "captured-indefinite" and profile.conformance:
             cases += _failing_later(operation, device, axes[_CAPTURE], abilities)
@@ -130,12 +133,12 @@ def _regimes(
             yield Case(device, operation.name, variant, dtype, family, shape, batch)
 
 
-def _on_more_families(cases: Sequence[Case], families: Sequence[str]) -> Iterator[Case]:
-    """Each case and the same of two more families: what was compiled for one serves the others."""
+def _on_more_families(cases: Sequence[Case], families: Sequence[str], more: int) -> Iterator[Case]:
+    """Each case and the same of more families: what was compiled for one serves the others."""
     for case in cases:
         yield case
         at = families.index(case.family)
-        for step in (1, 2):
+        for step in range(1, more + 1):
             other = families[(at + step * (len(families) // 3 or 1)) % len(families)]
             if _dtype_family(case.dtype, other, PROFILES["standard"]):
                 yield replace(case, family=other)
@@ -153,6 +156,19 @@ def _lazily_negative(
         batch = (7,) if CAPTURES[name].needs == "batch" else ()
         variant, dtype = operation.variants[0].name, real[number % len(real)]
         yield Case(device, operation.name, variant, dtype, family, (8, 8), batch, "negative", name)
+
+
+def _many_mapped(
+    operation: Operation, device: str, captures: Sequence[str], abilities: Abilities
+) -> Iterator[Case]:
+    """More matrices than a vector has lanes, for each dtype, where a batch is mapped over."""
+    family = "moderate" if operation.kind == "definite" else "random"
+    for name in captures:
+        if CAPTURES[name].needs == "batch":
+            for number, dtype in enumerate(abilities.dtypes):
+                variant = operation.variants[number % len(operation.variants)].name
+                call = (device, operation.name, variant, dtype, family)
+                yield Case(*call, (5, 5), (65,), "row-major", name)
 
 
 def _failing_later(
@@ -189,6 +205,10 @@ _VARIANT, _DTYPE, _FAMILY, _SHAPE, _BATCH, _LAYOUT, _CAPTURE = range(7)
 # Triples that would double the matrix and that no known defect needed.
 _NOT_WANTED = {(_DTYPE, _FAMILY, axis) for axis in (_SHAPE, _BATCH, _LAYOUT)}
 _NOT_WANTED |= {(_DTYPE, _SHAPE, _BATCH), (_DTYPE, _SHAPE, _LAYOUT)}
+# Plans of captured calls in which the family is no axis: that many more families follow each case.
+_MORE_FAMILIES = {"captured": 2, "captured-nonfinite": 1, "captured-indefinite": 1}
+# Those about how a call ends, which asks less of the dtype than of the capture and the variant.
+_ERRORS = ("captured-nonfinite", "captured-indefinite")
 
 
 def _axes(

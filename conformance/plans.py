@@ -102,6 +102,7 @@ PLANS: dict[str, Plan] = {
             _one_of(
                 *("random", "moderate", "null-space", "zero", "identity", "clustered"),
                 *("graded-both", "integer", "scaled-up", "scaled-down", "diagonal-repeated"),
+                *("subnormal",),
             ),
             shapes=lambda shape: shape in shapes_of("1 2 5x3 3x5 8 33 50x5 17x65 129"),
             batches=lambda batch: batch in ((7,), (3, 2)),
@@ -150,6 +151,7 @@ PLANS: dict[str, Plan] = {
             shapes=lambda shape: shape in shapes_of("3 8 33"),
             batches=lambda batch: batch == (7,),
             layouts=lambda layout: layout in ("row-major", "column-major", "sliced"),
+            variants=lambda variant: not variant.endswith(("-nan", "-other")),
             adds="indefinite",
             captured=CAPTURED,
         ),

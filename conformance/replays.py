@@ -127,13 +127,14 @@ def _captured(trial: Trial) -> Function:
 def _other(trial: Trial, function: Function, way: dict[str, Any]) -> Other:
     """The captured call on other matrices; of another shape, if it is dynamic.
 
-    They lie elsewhere in their storage, where that leaves the strides as they are.
+    They lie elsewhere in their storage, with other strides too if the capture takes them.
     """
     parts: dict[str, Any] = {}
     if trial.capture.dynamic:
         parts = {"shape": _grown(trial.case.shape), "batch": _grown(trial.case.batch)}
-    if trial.case.layout == "row-major" and trial.backend.strided:
-        parts["layout"] = "offset"
+    full = 0 not in (*trial.case.shape, *trial.case.batch)  # strides of nothing are anyone's guess
+    if full and trial.case.layout == "row-major" and trial.backend.strided:
+        parts["layout"] = "sliced" if trial.capture.relaid else "offset"
     other = _plain(trial, _OTHERS, **parts)
     views = tuple(p.view for p in other.operands)
     results = trial.attempt(lambda: function(*views, **way))

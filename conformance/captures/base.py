@@ -61,7 +61,8 @@ class Capture:
     captured function takes every shape with the same number of axes and sizes of at least
     ``smallest``. ``needs`` is "batch" or "". With several ``ways`` (branches, say) the captured
     function takes the number of one as ``way``. ``compiles`` says that torch.compile has to have
-    compiled something. One that is not ``common`` is left out by `quick`: all that compile, for
+    compiled something. ``relaid``: what was captured for one layout takes any other, without being
+    captured again. One that is not ``common`` is left out by `quick`: all that compile, for
     setting the compiler up costs seconds.
     """
 
@@ -74,6 +75,7 @@ class Capture:
     ways: int = 1
     needs: str = ""
     compiles: bool = False
+    relaid: bool = False
     common: bool = False
 
 

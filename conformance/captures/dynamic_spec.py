@@ -68,7 +68,7 @@ def _not_compiled(backend: Backend, device: str) -> str:
 
 def _capture(name: str, what: str, prepare: Callable[[Call], Function]) -> Capture:
     told = f"{what}, dimensions declared by dynamic_spec"
-    return Capture(name, told, prepare, _missing, dynamic=True, smallest=2)
+    return Capture(name, told, prepare, _missing, dynamic=True, smallest=2, relaid=True)
 
 
 CAPTURES = (
@@ -76,6 +76,7 @@ CAPTURES = (
         _capture("spec-compile", "torch.compile, aot_eager", _compiled),
         missing=_not_compiled,
         compiles=True,
+        relaid=False,
     ),
     _capture("spec-export", "torch.export", _exported),
     _capture("spec-make-fx", "make_fx", _traced),

@@ -40,7 +40,14 @@ def _saved(call: Call) -> Function:
 
 
 CAPTURES = (
-    Capture("export", "torch.export, one shape", _static),
-    Capture("export-dynamic", "torch.export, dynamic in shape", _dynamic, dynamic=True, smallest=2),
-    Capture("export-saved", "torch.export, saved, loaded and run", _saved),
+    Capture("export", "torch.export, one shape", _static, relaid=True),
+    Capture(
+        "export-dynamic",
+        "torch.export, dynamic in shape",
+        _dynamic,
+        dynamic=True,
+        smallest=2,
+        relaid=True,
+    ),
+    Capture("export-saved", "torch.export, saved, loaded and run", _saved, relaid=True),
 )

@@ -45,14 +45,23 @@ def _not_scripted(backend: Backend, device: str) -> str:
 DEPRECATED = torch.__version__ >= (2, 14)  # type: ignore[operator] # TorchVersion takes tuples
 
 CAPTURES = (
-    Capture("make-fx", "make_fx, traced with real tensors", _traced("real"), common=True),
-    Capture("make-fx-fake", "make_fx, traced with fake tensors", _traced("fake")),
+    Capture(
+        "make-fx", "make_fx, traced with real tensors", _traced("real"), common=True, relaid=True
+    ),
+    Capture("make-fx-fake", "make_fx, traced with fake tensors", _traced("fake"), relaid=True),
     Capture(
         "make-fx-symbolic",
         "make_fx, traced with symbolic sizes",
         _traced("symbolic"),
         dynamic=True,
         smallest=2,
+        relaid=True,
     ),
-    Capture("jit-trace", "TorchScript's trace, deprecated and saying so", scripted, _not_scripted),
+    Capture(
+        "jit-trace",
+        "TorchScript's trace, deprecated and saying so",
+        scripted,
+        _not_scripted,
+        relaid=True,
+    ),
 )
