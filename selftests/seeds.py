@@ -11,10 +11,10 @@ import argparse
 import contextlib
 import multiprocessing
 import os
+import signal
 import sys
 import time
 from collections import Counter
-from concurrent.futures import ProcessPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 
@@ -69,9 +69,10 @@ def main() -> int:
     common = (arguments.threads, arguments.device, arguments.captures, arguments.folder)
     jobs = [(arguments.profile, seed, *common) for seed in seeds]
     failed = measured = 0
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # which ends the workers, too
     fresh = multiprocessing.get_context("spawn")
-    with ProcessPoolExecutor(arguments.jobs, fresh, max_tasks_per_child=1) as pool:
-        for seed, verdicts, measures, seconds, failures in pool.map(run, jobs):
+    with fresh.Pool(arguments.jobs, maxtasksperchild=1) as pool:
+        for seed, verdicts, measures, seconds, failures in pool.imap(run, jobs):
             measured += measures
             failed += len(failures)
             told = ", ".join(f"{count} {verdict}" for verdict, count in verdicts.items())

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import multiprocessing
 import os
+import signal
 import sys
 from fnmatch import fnmatchcase
 from pathlib import Path
@@ -47,6 +48,7 @@ def main() -> int:
     page = Path(arguments.recall).read_text(encoding="utf-8") if arguments.recall else ""
     known = nodes(page)
     jobs = [(name, arguments.profile, arguments.seed, known.get(name, "")) for name in names]
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # which ends the workers, too
     context = multiprocessing.get_context("spawn")
     with context.Pool(arguments.jobs) as pool:
         catches = []
