@@ -295,6 +295,15 @@ def test_what_is_switched_off_is_missing(
     assert CAPTURES[captures[0]].missing(CPU, "cpu").endswith(f"is switched off by {name}={value}")
 
 
+def test_inductor_needs_room_for_its_code(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    taken = tmp_path / "file"
+    taken.write_text("")
+    monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", str(taken / "cache"))
+    told = CAPTURES["inductor"].missing(CPU, "cpu")
+    assert told.startswith(f"Inductor cannot write its code into {taken}/cache: ")
+    assert not CAPTURES["aot-eager"].missing(CPU, "cpu")
+
+
 def test_a_compiler_that_is_not_there_is_unsupported(
     session: Session, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import tempfile
 from collections.abc import Callable
 from typing import Any
 
@@ -32,9 +34,22 @@ def compiles(compiler: str) -> Callable[[Backend, str], str]:
     def missing(backend: Backend, device: str) -> str:
         if compiler not in backend.compilers:
             return f"torch.compile's {compiler} generates no code for {backend.name}"
-        return switched_off("torch.compile", TORCHDYNAMO_DISABLE="1", TORCH_COMPILE_DISABLE="1")
+        off = switched_off("torch.compile", TORCHDYNAMO_DISABLE="1", TORCH_COMPILE_DISABLE="1")
+        return off or (unwritable() if compiler == "inductor" else "")
 
     return missing
+
+
+def unwritable() -> str:
+    """Says so where Inductor cannot store the code that it generates, else ""."""
+    folder = ""
+    try:
+        folder = os.environ.get("TORCHINDUCTOR_CACHE_DIR") or tempfile.gettempdir()
+        os.makedirs(folder, exist_ok=True)
+        with tempfile.TemporaryFile(dir=folder):
+            return ""
+    except OSError as error:
+        return f"Inductor cannot write its code into {folder or 'a folder'}: {error.strerror}"
 
 
 def _capture(name: str, compiler: str, dynamic: bool) -> Capture:
