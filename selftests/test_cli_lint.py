@@ -76,6 +76,26 @@ def test_plugin_backend_is_known(lint: Lint) -> None:
     assert lint("[npu.svd]\nvalues = 3\n", "", "--backend", "npu")[0] == 0
 
 
+def test_what_a_plugin_ships(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    plugin = tmp_path / "mine.py"
+    plugin.write_text(
+        "from pathlib import Path\n\nfrom devices.base import Backend\n\n\n"
+        'class Mine(Backend):\n    name = "npu"\n\n    def devices(self):\n        return []\n\n'
+        "    def tolerances(self):\n"
+        '        return Path(__file__).with_name("limits.toml")\n'
+    )
+    limits = tmp_path / "limits.toml"
+    limits.write_text("[npu.svd]\nvalues = 3\n")
+    assert command("lint", "--device-plugin", plugin, "--tolerances", limits) == 1  # no default
+    assert "no [default] limit" in capsys.readouterr().out
+    assert command("lint", "--device-plugin", plugin) == 0
+    limits.write_text("[npu.svd]\nvalues = 50\n")
+    assert command("lint", "--device-plugin", plugin) == 1
+    assert "limits.toml:2: " in capsys.readouterr().out
+    assert command("lint", "--device-plugin", tmp_path / "no.py") == 2
+    assert "no.py" in capsys.readouterr().err
+
+
 def test_loosening_without_reason(lint: Lint) -> None:
     status, text = lint("[mps.svd]\nvalues = 70\n")
     assert status == 2

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import argparse
 import functools
+import importlib.util
 import os
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
+from typing import Any
 
 from conformance import known_issues, tolerances
 from conformance.record import RecordError
@@ -59,9 +61,19 @@ def add_device_plugins(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def tolerance_files(arguments: argparse.Namespace) -> list[Path]:
-    """The files that ``--tolerances`` names, or the project's own."""
-    return arguments.tolerances or [tolerances.DEFAULT_FILE]
+def found_backends(plugins: Sequence[str]) -> dict[str, Any]:
+    """The backends, which may ship files; none where torch, which they are made for, is missing."""
+    if importlib.util.find_spec("torch") is None:
+        return {}
+    from devices import discover
+
+    return dict(discover(plugins))
+
+
+def tolerance_files(arguments: argparse.Namespace, backends: Iterable[Any] = ()) -> list[Path]:
+    """The files that ``--tolerances`` names, or the project's own; then what backends ship."""
+    named = arguments.tolerances or [tolerances.DEFAULT_FILE]
+    return _with_shipped(named, (backend.tolerances() for backend in backends))
 
 
 def add_known_issues(parser: argparse.ArgumentParser) -> None:
@@ -75,9 +87,16 @@ def add_known_issues(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def known_issue_files(arguments: argparse.Namespace) -> list[Path]:
-    """The files that ``--known-issues`` names, or the project's own."""
-    return arguments.known_issues or [known_issues.DEFAULT_FILE]
+def known_issue_files(arguments: argparse.Namespace, backends: Iterable[Any] = ()) -> list[Path]:
+    """The files that ``--known-issues`` names, or the project's own; then what backends ship."""
+    named = arguments.known_issues or [known_issues.DEFAULT_FILE]
+    return _with_shipped(named, (backend.known_issues() for backend in backends))
+
+
+def _with_shipped(named: Sequence[Path], shipped: Iterable[Path | None]) -> list[Path]:
+    """All of them, each once."""
+    every = [*named, *(path for path in shipped if path)]
+    return list({path.resolve(): path for path in every}.values())
 
 
 def table(rows: Sequence[Sequence[str]], indent: str = "") -> str:

@@ -12,7 +12,7 @@ import importlib.util
 import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from conformance.cases import Case
 from conformance.cli._common import (
@@ -21,6 +21,7 @@ from conformance.cli._common import (
     add_device_plugins,
     add_known_issues,
     add_tolerances,
+    found_backends,
     known_issue_files,
     number,
     told,
@@ -103,7 +104,7 @@ def run(arguments: argparse.Namespace) -> int:
     runs = [Run(path) for path in records]
     worst = _measured(runs)
     try:
-        backends = _backends(arguments.device_plugin)
+        backends = found_backends(arguments.device_plugin)
         questions = [*_of_cases(cases, runs, arguments), *_of_operation(arguments)]
         for question in questions:
             if backends and question.backend not in backends:
@@ -115,11 +116,9 @@ def run(arguments: argparse.Namespace) -> int:
         print(f"error: {error}", file=sys.stderr)
         return USAGE
     for question in questions:
-        own = backends.get(question.backend)
-        limits = [*tolerance_files(arguments), own and own.tolerances()]
-        issues = [*known_issue_files(arguments), own and own.known_issues()]
-        tolerances = Tolerances.load([path for path in limits if path])
-        known = KnownIssues.load([path for path in issues if path])
+        own = [backends[question.backend]] if question.backend in backends else []
+        tolerances = Tolerances.load(tolerance_files(arguments, own))
+        known = KnownIssues.load(known_issue_files(arguments, own))
         print(f"{question.about} on {', '.join((question.backend, *question.traits))}")
         for measure in VOCABULARY[question.operation]:
             if arguments.measure in ("", measure):
@@ -127,15 +126,6 @@ def run(arguments: argparse.Namespace) -> int:
                 _margin(worst.get(question.key(measure)))
         _issues(question, known)
     return 0
-
-
-def _backends(plugins: Sequence[str]) -> dict[str, Any]:
-    """The backends, which may ship files; none where torch, which they are made for, is missing."""
-    if not TORCH:
-        return {}
-    from devices import discover
-
-    return dict(discover(plugins))
 
 
 def _faults(case: Case) -> Iterator[str]:

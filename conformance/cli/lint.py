@@ -9,12 +9,17 @@ from __future__ import annotations
 
 import argparse
 import importlib.util
+import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 from conformance.cli._common import (
+    USAGE,
+    add_device_plugins,
     add_known_issues,
     add_tolerances,
+    found_backends,
     known_issue_files,
     told,
     tolerance_files,
@@ -36,8 +41,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         action="append",
         default=[],
         metavar="NAME",
-        help="a backend that a plug-in brings; may be repeated",
+        help="a backend that a plug-in brings: what it ships, if it is installed, is checked too; "
+        "may be repeated",
     )
+    add_device_plugins(parser)
     parser.add_argument(
         "--cases",
         action="append",
@@ -53,9 +60,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 @told
 def run(arguments: argparse.Namespace) -> int:
     """Status 0; 1 with findings; 2 for a file that cannot be loaded."""
-    tolerances = Tolerances.load(tolerance_files(arguments))
-    known = KnownIssues.load(known_issue_files(arguments))
-    backends = [*own_backends(), *arguments.backend]
+    try:
+        brought = brought_backends(arguments.device_plugin, arguments.backend)
+    except ValueError as error:  # DeviceError
+        print(f"error: {error}", file=sys.stderr)
+        return USAGE
+    tolerances = Tolerances.load(tolerance_files(arguments, brought.values()))
+    known = KnownIssues.load(known_issue_files(arguments, brought.values()))
+    backends = [*own_backends(), *arguments.backend, *brought]
     ids = list(case_ids(arguments.cases)) if arguments.cases else own_cases()
     findings = [
         *tolerance_findings(tolerances, backends),
@@ -73,6 +85,15 @@ def own_backends() -> list[str]:
     """The backends of this project, by the names of their files (nothing is imported)."""
     names = sorted(path.stem for path in DEVICES.glob("*.py"))
     return [name for name in names if not name.startswith("_") and name != "base"]
+
+
+def brought_backends(plugins: Sequence[str], names: Sequence[str]) -> dict[str, Any]:
+    """The backends in these files, and the installed ones of these names."""
+    if not plugins and not names:
+        return {}
+    found = found_backends(plugins)
+    own = {*(found_backends([]) if plugins else found)} - {*names}
+    return {name: backend for name, backend in found.items() if name not in own}
 
 
 def own_cases() -> list[str] | None:
