@@ -56,6 +56,16 @@ def _batch_last(A: Array) -> Array:
     return np.ascontiguousarray(A.transpose(A.ndim - 2, A.ndim - 1, *reversed(batch)))
 
 
+def _batch_between(A: Array) -> Array:
+    """The batch axes between rows and columns."""
+    return np.ascontiguousarray(np.moveaxis(A, -2, 0))
+
+
+def _windowed(A: Array) -> Array:
+    """The vector whose windows the rows are: the first row, and the ends of the others."""
+    return np.concatenate([A[..., 0, :], A[..., 1:, -1]], axis=-1)
+
+
 def _batch_first(t: torch.Tensor) -> torch.Tensor:
     return t.permute(*reversed(range(2, t.ndim)), 0, 1)
 
@@ -66,11 +76,11 @@ class Layout:
 
     ``store(A)`` gives the base buffer of a host array ``A`` of shape ``batch + (m, n)``;
     ``view(base, shape)`` gives the operand of shape ``batch + (m, n)``. ``needs`` is "complex",
-    "constant" (real matrices of one value; with complex dtypes they have phases), "batch",
-    "batches" (two batch axes), "operands" (several) or "". ``shared(axes)`` is how many of the
-    leading batch axes step over one matrix again and again. ``others`` names the layout of all
-    operands but the first, ``out`` that of preallocated results. One that is not ``common`` is left
-    out by `quick`.
+    "content" (real matrices whose entries repeat as the layout does; with complex dtypes they have
+    phases), "batch", "batches" (two batch axes), "operands" (several) or "". ``shared(axes)`` is
+    how many of the leading batch axes step over one matrix again and again. ``others`` names the
+    layout of all operands but the first, ``out`` that of preallocated results. One that is not
+    ``common`` is left out by `quick`.
     """
 
     name: str
@@ -144,6 +154,14 @@ LAYOUTS: dict[str, Layout] = {
             needs="batch",
         ),
         Layout(
+            "batch-between",
+            "batch axes between rows and columns",
+            _batch_between,
+            lambda t, shape: t.movedim(0, -2),
+            needs="batch",
+            common=False,
+        ),
+        Layout(
             "expanded",
             "one matrix seen as a batch, stride 0",
             lambda A: A[(0,) * (A.ndim - 2)].copy(),
@@ -165,7 +183,15 @@ LAYOUTS: dict[str, Layout] = {
             "a constant matrix seen in one place of memory, strides 0",
             lambda A: A[..., :1, :1].copy(),
             lambda t, shape: t.expand(shape),
-            needs="constant",
+            needs="content",
+            common=False,
+        ),
+        Layout(
+            "windows",
+            "rows that are overlapping windows of a vector: a Hankel matrix",
+            _windowed,
+            lambda t, shape: t.unfold(-1, shape[-1], 1),
+            needs="content",
             common=False,
         ),
         Layout(

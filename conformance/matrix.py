@@ -239,7 +239,7 @@ def _axes(
             for name, layout in LAYOUTS.items()
             if plan.layouts(name)
             and name not in abilities.missing
-            and layout.needs != ("constant" if len(operation.inputs) > 1 else "operands")
+            and layout.needs != ("content" if len(operation.inputs) > 1 else "operands")
             and (profile.conformance or layout.common)
         ],
         [
@@ -317,7 +317,7 @@ def _dtype_family(dtype: str, family: str, profile: Profile) -> bool:
 
 
 def _dtype_layout(dtype: str, layout: str, profile: Profile) -> bool:
-    return LAYOUTS[layout].needs != ("constant" if dtype.startswith("complex") else "complex")
+    return LAYOUTS[layout].needs != ("content" if dtype.startswith("complex") else "complex")
 
 
 def _batch_layout(batch: Shape, layout: str, profile: Profile) -> bool:

@@ -213,12 +213,15 @@ def solve_residual(A: Array, X: Array, B: Array, *, eps: float, smallest: float)
     """
     k, n = _square(A, "A")
     _same(X, B, 3)
-    _shape(X, "X", (k, n, X.shape[2]))
+    r = X.shape[2]
+    _shape(X, "X", (k, n, r))
     with np.errstate(all="ignore"):
-        (A, a), (X, x) = _normalised(A), _normalised(X)
-        error = np.add.reduce(np.abs(_ldexp(B, -a - x) - np.matmul(A, X)), axis=-2)
-        unit = eps * np.add.reduce(np.abs(X), axis=-2)
-        grid = np.ldexp(smallest, -x)[:, None]
+        (A, a), (columns, x) = _normalised(A), _normalised(_columns(X))
+        B = _ldexp(_columns(B), -np.repeat(a, r) - x).reshape(k, r, n)
+        X = columns.reshape(k, r, n)
+        error = np.add.reduce(np.abs(B - np.matmul(X, A.swapaxes(1, 2))), axis=-1)
+        unit = eps * np.add.reduce(np.abs(X), axis=-1)
+        grid = np.ldexp(smallest, -x).reshape(k, r)
         return _largest(_residual(error, n, _norm(A)[:, None], unit, grid))
 
 
@@ -316,8 +319,8 @@ def _ratio(error: Floats, n: float | Floats, unit: Floats, grid: float | Floats)
 
 
 def _residual(error: Floats, n: int, a: Floats, unit: Floats, grid: float | Floats) -> Floats:
-    """``error / (n a max(unit, grid))``."""
-    return np.where(error == 0, 0.0, error / (n * a * np.maximum(unit, grid)))
+    """``error / (n a max(unit, grid))``, whose denominator must not underflow."""
+    return np.where(error == 0, 0.0, error / np.maximum(unit, grid) / (n * a))
 
 
 def _verdict(good: Any) -> Floats:
@@ -375,6 +378,12 @@ def _normalised(A: Array) -> tuple[Array, Exponents]:
     if exponent is None:
         return A, np.zeros(len(A), np.intc)
     return _ldexp(A, -exponent), exponent
+
+
+def _columns(X: Array) -> Array:
+    """``(k, n, r)`` as a stack of its columns, ``(k r, n, 1)``."""
+    k, n, r = X.shape
+    return X.swapaxes(1, 2).reshape(k * r, n, 1)
 
 
 def _shape(x: Array, name: str, *allowed: tuple[int, ...]) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cache
 from typing import Any
@@ -129,6 +129,11 @@ def metadata(tensor: torch.Tensor, strided: bool = True) -> Metadata:
     )
     lazy = tensor.is_conj(), tensor.is_neg()
     return shape, tensor.dtype, tensor.device.type, strides, lazy
+
+
+def memory(tensors: Iterable[torch.Tensor]) -> set[int]:
+    """Where the tensors live, but for those without any memory."""
+    return {t.untyped_storage().data_ptr() for t in tensors} - {0}
 
 
 def unlike(got: Sequence[Metadata], expected: Sequence[Metadata], whose: str = "") -> list[str]:

@@ -48,7 +48,8 @@ CAPTURED = ("svd", "svdvals", "eigh", "eigvalsh", "qr", "cholesky", "cholesky_ex
 
 
 def _ordinary(family: Family, kind: str) -> bool:
-    return kind in family.kinds and "nonfinite" not in family.traits
+    apart = family.traits & {"nonfinite", "widest"}  # which have plans
+    return kind in family.kinds and not apart
 
 
 def _one_of(*names: str) -> Callable[[Family, str], bool]:
@@ -63,8 +64,8 @@ def _row_major(layout: str) -> bool:
     return layout == "row-major"
 
 
-def _any_content(layout: str) -> bool:
-    return layout != "matrix-expanded"
+def _ordinary_layout(layout: str) -> bool:
+    return layout not in ("matrix-expanded", "windows", "batch-between")  # which have plans
 
 
 def plain(variant: str) -> bool:
@@ -83,7 +84,7 @@ PLANS: dict[str, Plan] = {
             "matrix",
             "every finite family on every shape, batch and layout",
             _ordinary,
-            layouts=_any_content,
+            layouts=_ordinary_layout,
         ),
         Plan(
             "constant",
@@ -92,6 +93,38 @@ PLANS: dict[str, Plan] = {
             shapes=lambda shape: shape in shapes_of("1 3 5x3 3x5 8 33"),
             batches=_small(8),
             layouts=lambda layout: layout == "matrix-expanded",
+            variants=plain,
+            profiles=("standard", "full"),
+            adds="matrix",
+        ),
+        Plan(
+            "windows",
+            "Hankel matrices that lie in memory as overlapping windows",
+            lambda family, kind: family.name == "hilbert" and kind in ("general", "hermitian"),
+            shapes=lambda shape: shape in shapes_of("2 3 5x3 3x5 8 17 33"),
+            batches=_small(8),
+            layouts=lambda layout: layout == "windows",
+            variants=plain,
+            profiles=("standard", "full"),
+            adds="matrix",
+        ),
+        Plan(
+            "batch-between",
+            "batches that lie between rows and columns",
+            _one_of("random", "moderate", "integer", "null-space"),
+            shapes=lambda shape: shape in shapes_of("1 2 3 5x3 3x5 8 33"),
+            batches=_small(65),
+            layouts=lambda layout: layout == "batch-between",
+            profiles=("standard", "full"),
+            adds="matrix",
+        ),
+        Plan(
+            "extremes",
+            "huge and tiny entries in one matrix",
+            _one_of("huge-and-tiny"),
+            shapes=lambda shape: shape in shapes_of("2 3 5x3 3x5 8 33"),
+            batches=_small(8),
+            layouts=lambda layout: layout in ("row-major", "column-major"),
             variants=plain,
             profiles=("standard", "full"),
             adds="matrix",

@@ -134,6 +134,10 @@ class Problem:
         """Batch x m x n x min(m, n)."""
         return len(self.index) * int(np.prod(self.case.shape)) * min(self.case.shape)
 
+    def batch_axes(self, operand: int, axes: int) -> int:
+        """How many batch axes the operand has: what is shared is broadcast, from one or none."""
+        return min(axes, 1) if operand == self.variant.shared else axes
+
     def arrays(self, position: int | None = None) -> tuple[Array, ...]:
         """The host operands in the dtype of the case: batch + (...), or one matrix's alone."""
         batch = self.case.batch if position is None else ()
@@ -141,7 +145,7 @@ class Problem:
         for number, stack in enumerate(self.stacks):
             chosen, shape = self.index if position is None else self.index[position], batch
             if number == self.variant.shared and len(self.index):
-                chosen, shape = self.index[0], (1,) * len(batch)
+                chosen, shape = self.index[0], (1,) * self.batch_axes(number, len(batch))
             array = stack[chosen].reshape(*shape, *stack.shape[1:])
             arrays.append(array.astype(self.precision.numpy))
         return tuple(arrays)

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from conformance import measures, reference
-from conformance.placing import Metadata, metadata, predicted, unlike
+from conformance.placing import Metadata, memory, metadata, predicted, unlike
 from conformance.problem import Array
 from conformance.replays import Other, plain
 from conformance.trial import Trial, widened
@@ -55,9 +55,11 @@ def captured(trial: Trial) -> dict[str, Array | float]:
     }
 
 
-def after_error(trial: Trial) -> dict[str, Array]:
-    """A captured call that has raised, as it should, is the eager one on the next matrices."""
-    return {"capture": _from_eager(trial.later)} if trial.later else {}
+def after_failure(trial: Trial) -> dict[str, Array]:
+    """A captured call that has failed, as it should, is the eager one on the next matrices."""
+    if not trial.captured:
+        return {}
+    return {"capture": _from_eager(trial.later or trial.replays.other)}
 
 
 def _from_eager(other: Other) -> Array:
@@ -121,9 +123,8 @@ def _shared(trial: Trial) -> float:
     """0 when no result lives in the memory of an operand, which belongs to the caller."""
     if not trial.backend.strides:  # nor a memory that could be looked at
         return 0.0
-    theirs = {p.base.untyped_storage().data_ptr() for p in trial.operands} - {0}
-    ours = {t.untyped_storage().data_ptr() for t in trial.results}
-    return np.inf if ours & theirs else 0.0
+    theirs = memory(p.base for p in trial.operands)
+    return np.inf if memory(trial.results) & theirs else 0.0
 
 
 def _against_row_major(trial: Trial) -> Array:

@@ -125,21 +125,36 @@ def _captured(trial: Trial) -> Function:
 
 
 def _other(trial: Trial, function: Function, way: dict[str, Any]) -> Other:
-    """The captured call on other matrices; of another shape, if it is dynamic.
-
-    They lie elsewhere in their storage, with other strides too if the capture takes them.
-    """
-    parts: dict[str, Any] = {}
-    if trial.capture.dynamic:
-        parts = {"shape": _grown(trial.case.shape), "batch": _grown(trial.case.batch)}
-    full = 0 not in (*trial.case.shape, *trial.case.batch)  # strides of nothing are anyone's guess
-    if full and trial.case.layout == "row-major" and trial.backend.strided:
-        parts["layout"] = "sliced" if trial.capture.relaid else "offset"
-    other = _plain(trial, _OTHERS, **parts)
+    """The captured call on other matrices."""
+    other = _plain(trial, _OTHERS, **_other_sizes(trial), **_other_layout(trial))
     views = tuple(p.view for p in other.operands)
     results = trial.attempt(lambda: function(*views, **way))
     told = [metadata(result, trial.backend.strides) for result in results]
     return Other(other, other.fetched(results), told)
+
+
+def _other_sizes(trial: Trial) -> dict[str, Any]:
+    """Another shape, if the capture is dynamic, and a batch of one if that is none to compile."""
+    shape, batch = trial.case.shape, trial.case.batch
+    if not trial.capture.dynamic:
+        return {}
+    return {
+        "shape": _grown(shape),
+        "batch": _ones(batch) if trial.capture.relaid else _grown(batch),
+    }
+
+
+def _other_layout(trial: Trial) -> dict[str, str]:
+    """Elsewhere in the storage, with other strides where the capture takes them.
+
+    torch.compile takes them as well, and compiles anew: once will do.
+    """
+    case, capture = trial.case, trial.capture
+    if 0 in (*case.shape, *case.batch) or not trial.backend.strided:
+        return {}  # strides of nothing are anyone's guess
+    if case.layout == "row-major":
+        return {"layout": "sliced" if capture.relaid else "offset"}
+    return {"layout": "sliced"} if case.layout == "offset" and capture.compiles else {}
 
 
 def _after_error(trial: Trial, function: Function, way: dict[str, Any]) -> Other:
@@ -161,6 +176,10 @@ def _example_sizes(trial: Trial) -> dict[str, Any]:
     if min(m, n, *trial.case.batch) < 2:
         return {}
     return {"shape": _SHAPES[int(np.sign(m - n))], "batch": _BATCH[: len(trial.case.batch)]}
+
+
+def _ones(sizes: tuple[int, ...]) -> tuple[int, ...]:
+    return (1,) * len(sizes)
 
 
 def _grown(sizes: tuple[int, ...]) -> tuple[int, ...]:

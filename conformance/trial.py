@@ -78,8 +78,8 @@ class Trial(Problem):
         layouts = (first, *(others for _ in arrays[1:]))
         with self.backend.active(self.device):
             return tuple(
-                place(array, kind, self.backend, self.device, batch)
-                for array, kind in zip(arrays, layouts, strict=True)
+                place(array, kind, self.backend, self.device, self.batch_axes(number, batch))
+                for number, (array, kind) in enumerate(zip(arrays, layouts, strict=True))
             )
 
     def call(self, arrays: Sequence[Array]) -> tuple[Array, ...]:

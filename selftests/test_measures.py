@@ -317,6 +317,16 @@ def test_solve_and_inverse() -> None:
     seen(measures.inverse_residual(A, Y, **units(P)), False, False, True)
 
 
+def test_a_subnormal_solution_beside_a_large_one_is_held_to_the_grid() -> None:
+    D = PRECISIONS["float64"]
+    A = np.array([[[2.0**1000]]])
+    X = np.array([[[D.smallest * 1000, 1.5]]])
+    B = np.array([[[2.0**1000 * D.smallest * 1000.4, 1.5 * 2.0**1000]]])
+    np.testing.assert_allclose(measures.solve_residual(A, X, B, **units(D)), 0.4, rtol=1e-6)
+    X[..., 0] = 0
+    np.testing.assert_allclose(measures.solve_residual(A, X, B, **units(D)), 1000, rtol=1e-3)
+
+
 def test_each_right_hand_side_is_held_to_its_own_size() -> None:
     A = np.eye(3)[None]
     X = np.array([[[1e6, 1.0], [1e6, 1.0], [1e6, 1.0]]])

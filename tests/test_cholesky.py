@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from conformance import measures, reference
-from conformance.promises import after_error, common, metadata_kept, untouched
+from conformance.promises import after_failure, common, metadata_kept, untouched
 from conformance.trial import Trial
 
 
@@ -41,7 +41,7 @@ def test_cholesky_ex_indefinite(trial: Trial) -> None:
     expected = trial.referred(reference.cholesky_info)
     if trial.variant.arguments.get("check_errors") and expected.any():
         error = raised(trial, expected)
-        trial.judge(error=error, untouched=untouched(trial), **after_error(trial))
+        trial.judge(error=error, untouched=untouched(trial), **after_failure(trial))
         return
     L, info = trial.outputs
     L, good = lower(trial, L), expected == 0
@@ -54,6 +54,7 @@ def test_cholesky_ex_indefinite(trial: Trial) -> None:
         diagonal=np.where(good, measures.cholesky_diagonal(L), 0.0),
         untouched=untouched(trial),
         metadata=metadata_kept(trial),
+        **after_failure(trial),
     )
 
 
@@ -61,7 +62,7 @@ def test_cholesky_ex_indefinite(trial: Trial) -> None:
 def test_cholesky_indefinite(trial: Trial) -> None:
     """LinAlgError names the first matrix of the batch that fails and its leading minor."""
     error = raised(trial, trial.referred(reference.cholesky_info))
-    trial.judge(error=error, untouched=untouched(trial), **after_error(trial))
+    trial.judge(error=error, untouched=untouched(trial), **after_failure(trial))
 
 
 @pytest.mark.cases("cholesky_solve")

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from conformance.operations import OPERATIONS
-from conformance.promises import after_error, untouched
+from conformance.promises import after_failure, difference, untouched
 from conformance.trial import Trial
 
 FACTORIZATIONS = [
@@ -24,7 +24,7 @@ def test_nonfinite(trial: Trial) -> None:
     try:
         outputs = trial.outputs
     except torch.linalg.LinAlgError:
-        trial.judge(untouched=untouched(trial), **after_error(trial))
+        trial.judge(untouched=untouched(trial), **after_failure(trial))
         return
     poisoned = ~np.isfinite(trial.A).all(axis=(1, 2))
     spoilt = np.zeros(len(poisoned), dtype=bool)
@@ -34,4 +34,18 @@ def test_nonfinite(trial: Trial) -> None:
     trial.judge(
         finite=np.where(spoilt == poisoned, 0.0, np.inf),
         untouched=untouched(trial),
+        **after_failure(trial),
+    )
+
+
+@pytest.mark.cases("cholesky_solve", plan="history")
+def test_nonfinite_right_hand_side(trial: Trial) -> None:
+    """NaN in one right-hand side spoils its solution, and no other's."""
+    B, L = trial.arrays()
+    spoilt = B.copy()
+    spoilt[..., :1] = np.nan
+    (X,), (Y,) = trial.raw, trial.call([spoilt, L])
+    trial.judge(
+        finite=np.where(np.isnan(Y[..., :1]).all((1, 2)), 0.0, np.inf),
+        layout=difference(trial, [X[..., 1:]], [Y[..., 1:]]),
     )

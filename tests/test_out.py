@@ -21,8 +21,8 @@ def test_out_resized(trial: Trial) -> None:
     """A wrong shape is resized, with a warning unless it is empty; the results are right."""
     worst = np.zeros(len(trial.index))
     warned = True
-    for extra, warns in ((0, False), (3, True)):
-        out = received(trial, functools.partial(torch.Tensor.new_empty, size=(extra,)))
+    for shaped, warns in ((empty, False), (short, True), (long, True)):
+        out = received(trial, lambda t, shaped=shaped: t.new_empty(shaped(t.shape)))
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
             results = trial.attempt(functools.partial(called, trial, out))
@@ -44,6 +44,21 @@ def test_out_wrong_device(trial: Trial) -> None:
     elsewhere = "cpu" if trial.backend.accelerator else "meta"
     out = received(trial, lambda t: torch.empty(t.shape, dtype=t.dtype, device=elsewhere))
     trial.judge(error=trial.refuses(lambda: called(trial, out)), untouched=untouched(trial))
+
+
+def empty(shape: torch.Size) -> tuple[int, ...]:
+    """No element at all."""
+    return (0,)
+
+
+def short(shape: torch.Size) -> tuple[int, ...]:
+    """Fewer elements, and another number of axes."""
+    return (3,)
+
+
+def long(shape: torch.Size) -> tuple[int, ...]:
+    """More elements along every axis."""
+    return tuple(size + 1 for size in shape)
 
 
 def received(trial: Trial, make) -> tuple[torch.Tensor, ...]:  # type: ignore[no-untyped-def]

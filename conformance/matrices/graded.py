@@ -11,6 +11,7 @@ from conformance.matrices.draw import (
     geometric,
     grid,
     log2,
+    scaled,
     symmetric,
     with_spectrum,
 )
@@ -94,3 +95,13 @@ def partly_subnormal(draw: Draw) -> Array:
     if draw.kind == "definite":
         A = A + np.eye(draw.n) * 2.0 * max(draw.n, 1)
     return np.where(replaced, 37 * draw.precision.smallest, A)
+
+
+@family(79, "huge-and-tiny", "gh", "extreme widest")
+def huge_and_tiny(draw: Draw) -> Array:
+    """Entries at three quarters of the exponents of overflow and of underflow, by turns."""
+    i, j = grid(draw)
+    A = symmetric(draw, draw.dense(draw.m, draw.n))
+    highest, lowest = (log2(x) for x in (draw.precision.max, draw.precision.tiny))
+    exponents = np.where((i + j) % 2 == 0, 3 * highest // 4, 3 * lowest // 4)
+    return scaled(A, np.ldexp(1.0, exponents))
