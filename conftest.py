@@ -19,7 +19,7 @@ from conformance.captures import CAPTURES
 from conformance.cases import Case
 from conformance.session import Session, SetupError
 from conformance.suite import died, expected
-from conformance.summary import Summary
+from conformance.summary import Summary, stopped
 from conformance.trial import Trial
 
 _session = pytest.StashKey[Session]()
@@ -196,6 +196,21 @@ class Recorder:
         self.summary = Summary()
         self.started: dict[str, float] = {}
         self.reported: set[tuple[str, str]] = set()
+        self.collected: set[str] = set()
+        self.run: set[str] = set()
+
+    @pytest.hookimpl(optionalhook=True)
+    def pytest_xdist_node_collection_finished(self, ids: list[str]) -> None:
+        """What every worker has collected."""
+        self.collected.update(ids)
+
+    def pytest_collection_finish(self, session: pytest.Session) -> None:
+        self.collected.update(item.nodeid for item in session.items)
+
+    @property
+    def left(self) -> int:
+        """How many of the collected tests the run has not got to."""
+        return 0 if self.config.option.collectonly else len(self.collected - self.run)
 
     def pytest_runtest_logstart(self, nodeid: str) -> None:
         self.started[nodeid] = time.monotonic()
@@ -212,6 +227,7 @@ class Recorder:
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         crashed = report.when not in ("setup", "call", "teardown")
+        self.run.add(report.nodeid)
         if report.when == "call" or crashed:
             self.summary.add(report.user_properties)
             node, _, case = report.nodeid.partition("[")
@@ -238,6 +254,7 @@ class Recorder:
             **session.properties(),
             "conformance": str(self.whole(session)).lower(),
             **self.summary.properties(),
+            "count.left": str(self.left),
         }
 
     def whole(self, session: Session) -> bool:
@@ -250,6 +267,8 @@ class Recorder:
 
     def pytest_terminal_summary(self, terminalreporter: Any) -> None:
         lines = list(self.summary.lines())
+        if self.left and self.run:
+            lines.append(stopped(self.left))
         if lines:
             terminalreporter.section("conformance")
             for line in lines:

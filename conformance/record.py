@@ -113,6 +113,12 @@ class Run:
         """The backend of a device as the run stated it, else the device's name without index."""
         return self.properties.get(f"device.{device}.backend") or device.partition(":")[0]
 
+    @property
+    def left(self) -> int:
+        """How many cases it has not got to: it ended before."""
+        text = self.properties.get("count.left", "")
+        return int(text) if text.isdecimal() else 0
+
     def facts(self, device: str) -> dict[str, str]:
         """What the run stated of a device: its name, chip, driver, libraries and so on."""
         prefix = f"device.{device}."

@@ -11,6 +11,11 @@ from conformance.record import VERDICTS, Measured, Outcome, outcome_of, rank
 _REASONS = 12  # reasons listed for each verdict
 
 
+def stopped(left: int) -> str:
+    """What is said of a run that has ended before all its cases were run."""
+    return f"STOPPED EARLY: {left} cases were not run"
+
+
 class Summary:
     """Collects the outcomes of a run as they come in."""
 

@@ -49,8 +49,8 @@ def discover(plugin_files: Iterable[str | Path] = ()) -> dict[str, Backend]:
     Raises:
         DeviceError: a plug-in cannot be loaded, holds no backend, or takes a name that is taken.
     """
-    found = [pair for file in plugin_files for pair in _from_file(Path(file))]
-    found += _from_entry_points()
+    found = _from_entry_points()
+    found += [pair for file in plugin_files for pair in _from_file(Path(file))]
     found += _from_folder()
     claimed = {backend.type for _, backend in found if not backend.generic}
     backends: dict[str, Backend] = {}
@@ -59,6 +59,8 @@ def discover(plugin_files: Iterable[str | Path] = ()) -> dict[str, Backend]:
         name = _checked_name(origin, backend)
         if backend.generic and name in claimed:
             continue
+        if name in backends and type(backend) is type(backends[name]):
+            continue  # a plug-in that is installed, and given as a file as well
         if name in backends:
             raise DeviceError(f"two backends are named '{name}': {origins[name]} and {origin}")
         backends[name], origins[name] = backend, origin

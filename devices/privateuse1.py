@@ -67,7 +67,7 @@ class PrivateUse1(Backend):
                 return f"registered as {registered} after the devices were listed: ask for that"
             return "no out-of-tree backend has registered itself with PyTorch"
         if self.module is None:
-            return f"torch.{self.type} is missing: the backend has registered no module"
+            return f"torch.{self.type} is missing: no such module; was its package imported?"
         if not hasattr(self.module, "device_count"):
             return f"torch.{self.type} has no device_count(): how many devices there are"
         return f"torch.{self.type} finds no device"

@@ -171,8 +171,8 @@ def fall_back(*operations: str, silent: bool = False) -> Planted:
         if op in operations:
             if not silent:
                 warnings.warn(
-                    f"The operator 'aten::{op}' is not currently supported on the sim backend and "
-                    "will fall back to run on the CPU. This may have performance implications.",
+                    f"The operator 'aten::{op}' is not currently supported on the {NAME} backend "
+                    "and will fall back to run on the CPU. This may have performance implications.",
                     stacklevel=2,
                 )
             torch._to_cpu([leaf for leaf in pytree.tree_leaves(args) if _is_tensor(leaf)])
@@ -204,6 +204,7 @@ def enable() -> Device:
         module = Device()
         backend_registration._setup_privateuseone_for_python_backend(NAME, backend_module=module)
         module.libraries = _register()
+        torch.serialization.register_package(5, lambda storage: None, _loaded)
     return module
 
 
@@ -230,6 +231,13 @@ def on_host(tensor: torch.Tensor) -> torch.Tensor:
     torch._C._set_conj(host, tensor.is_conj())
     torch._C._set_neg(host, tensor.is_neg())
     return host
+
+
+def _loaded(storage: Any, location: str) -> torch.UntypedStorage | None:
+    """What was saved from the device goes back to it: its memory is the host's."""
+    if location.partition(":")[0] != NAME:
+        return None
+    return on_device(torch.empty(0, dtype=torch.uint8).set_(storage)).untyped_storage()
 
 
 def _as_strided(tensor: torch.Tensor, size: Any, stride: Any, offset: Any) -> torch.Tensor:

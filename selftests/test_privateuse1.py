@@ -74,7 +74,7 @@ def test_its_module_is_asked(register: Register) -> None:
 
 
 ABSENT: list[tuple[dict[str, Any], str]] = [
-    ({}, "torch.npu is missing: the backend has registered no module"),
+    ({}, "torch.npu is missing: no such module; was its package imported?"),
     ({"is_available": lambda: True}, "torch.npu has no device_count(): how many devices there are"),
     ({"device_count": lambda: 0}, "torch.npu finds no device"),
     ({"device_count": lambda: 2, "is_available": lambda: False}, "torch.npu finds no device"),

@@ -18,6 +18,7 @@ from pathlib import Path
 from conformance.cases import Case
 from conformance.cli._common import Progress, number, table, told
 from conformance.record import Measured, Outcome, Run, larger, stream
+from conformance.summary import stopped
 
 help = "what got worse or better from one run to another"
 
@@ -81,7 +82,7 @@ def run(arguments: argparse.Namespace) -> int:
     other = "" if comparable else " (other matrices, so that is not counted)"
     _measures("measures that got worse" + other, grown)
     _measures("measures that got better", _grown(after, before, arguments.factor), turned=True)
-    bad = bool(worse or after.run.strays or (comparable and grown))
+    bad = bool(worse or after.run.strays or after.run.left or (comparable and grown))
     if _same(before.run, after.run, "profile", "seed", "suite", "conformance"):
         failing = [name for name in added if BADNESS[after.verdicts[name]] >= BADNESS["fail"]]
         _names("no longer there", missing, arguments.show)
@@ -201,6 +202,8 @@ def _left_out(before: Digest, after: Digest, missing: int, added: int) -> None:
     for digest, count in ((before, missing), (after, added)):
         if count:
             print(f"left out: {count} cases that are only in {digest.run.path}")
+        if digest.run.left:
+            print(f"{digest.run.path}: {stopped(digest.run.left)}")
     print()
 
 

@@ -15,7 +15,7 @@ from pathlib import Path
 from conformance.cases import Case
 from conformance.cli._common import Progress, add_tolerances, told
 from conformance.record import Measured, Outcome, Run, stream
-from conformance.summary import Summary
+from conformance.summary import Summary, stopped
 from conformance.tolerances import Tolerances, traits_of
 
 help = "what a run found: verdicts, worst margins, failures"
@@ -28,7 +28,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The command's own options."""
     parser.add_argument("runs", nargs="+", type=Path, metavar="RUN.xml", help="records of runs")
     parser.add_argument(
-        "--failures", type=int, default=20, metavar="N", help="show at most so many (default: 20)"
+        "--failures",
+        type=int,
+        default=20,
+        metavar="N",
+        help="show at most so many, first one of each operation and failing measures (default: 20)",
     )
     add_tolerances(parser, "those of the run")
 
@@ -45,13 +49,20 @@ def run(arguments: argparse.Namespace) -> int:
 def _report(path: Path, limits: Tolerances | None, most: int, progress: Progress) -> bool:
     """Print the report of one run; whether the run is good."""
     run, summary = Run(path), Summary()
-    failures: list[str] = []
+    first: dict[tuple[str, ...], str] = {}  # of each kind
+    others: list[str] = []
     for outcome in stream(run, progress.of(path)):
         if limits is not None:
             outcome = _judged(outcome, run, limits)
         summary.take(outcome)
-        if outcome.verdict in BAD and len(failures) < most:
-            failures.append(_failure(outcome))
+        if outcome.verdict in BAD:
+            failing = (m.name for m in outcome.failing)
+            kind = (Case.parse(outcome.case).operation, outcome.verdict, *failing)
+            if kind not in first:
+                first[kind] = _failure(outcome)
+            elif len(others) < most:
+                others.append(_failure(outcome))
+    failures = [*first.values(), *others][:most]
     bad = sum(summary.verdicts[verdict] for verdict in BAD)
     lines = [*_header(run)]
     if limits is not None:
@@ -60,7 +71,7 @@ def _report(path: Path, limits: Tolerances | None, most: int, progress: Progress
     for text in failures:
         lines += ["", text]
     if bad > len(failures):
-        lines += ["", f"and {bad - len(failures)} more failures"]
+        lines += ["", f"and {bad - len(failures)} more failures: --failures N shows more"]
     if run.strays:
         lines += ["", "failed, but not a case:", *(f"  {name}" for name in run.strays)]
     print("\n".join([*lines, ""]))
@@ -72,6 +83,8 @@ def _header(run: Run) -> Iterator[str]:
     yield f"{run.path}: " + (", ".join(stated) or "no properties")
     if run.properties.get("conformance") != "true":
         yield "This is not a conformance run: cases were left out."
+    if run.left:
+        yield stopped(run.left)
     for name, text in run.properties.items():
         if name.startswith("device."):
             yield f"  {name}: {text}"
