@@ -182,7 +182,24 @@ def test_report(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
         "measure   values = nan, limit 30 at matrix 5 of the batch\n\n" in text
     )
     assert command("report", run, "--failures", 1) == 1
-    assert capsys.readouterr().out.endswith("\n\nand 2 more failures\n\n")
+    assert capsys.readouterr().out.endswith("\n\nand 2 more failures: --failures N shows more\n\n")
+
+
+def test_report_shows_one_of_each_kind_first(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def failed(number: int, operation: str, measure: str) -> Outcome:
+        measured = (Measured(measure, 99.0, 30.0),)
+        return Outcome(records.case(number, operation=operation), "fail", measured)
+
+    many = [failed(number, "svd.full", "values") for number in range(30)]
+    late = [failed(30, "svd.full", "order"), failed(31, "qr.r", "triangle")]
+    run = records.write(tmp_path / "run.xml", [*many, *late])
+    assert command("report", run, "--failures", 4) == 1
+    text = capsys.readouterr().out
+    shown = [line.split()[1] for line in text.splitlines() if line.startswith("case ")]
+    assert shown == [many[0].case, late[0].case, late[1].case, many[1].case]
+    assert "and 28 more failures" in text
 
 
 def test_report_good_and_empty(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

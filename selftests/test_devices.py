@@ -93,6 +93,15 @@ def test_entry_points_name_a_class_or_a_module(
         assert "one" in devices.discover()
 
 
+def test_an_installed_plugin_may_be_given_as_a_file_too(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    file = plugin(tmp_path, ONE, "a_plugin_given_twice.py")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    entry_point(monkeypatch, "a_plugin_given_twice:One")
+    assert "one" in devices.discover([file])
+
+
 @pytest.mark.parametrize(
     ("value", "message"),
     [

@@ -185,26 +185,43 @@ def test_failure_explains_itself(tmp_path: Path) -> None:
 
 
 @needs_sim
+@pytest.mark.parametrize("workers", ["0", "1"])
+def test_a_run_that_stops_early_says_so(
+    tmp_path: Path, workers: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    plugin = broken_device(tmp_path, "if op == 'ormqr': return compute(*args, **kwargs) * 1.01")
+    device = ("--device=sim", f"--device-plugin={plugin}")
+    done = run(tmp_path, *SMALL, *device, "-n", workers, "--maxfail=1")
+    assert done.status != 0
+    assert done.record is not None
+    text = f"STOPPED EARLY: {done.record.left} cases were not run"
+    assert done.record.left > 0
+    assert text in done.output
+    assert command("report", tmp_path / "record.xml") == 1
+    assert text in capsys.readouterr().out
+    assert command("compare", tmp_path / "record.xml", tmp_path / "record.xml") == 1
+    assert f"record.xml: {text}" in capsys.readouterr().out
+
+
+@needs_sim
 @pytest.mark.parametrize(
-    ("plant", "options", "verdict"),
-    [
-        ("if op == 'ormqr' and args[0].shape[-1] == 3: os.abort()", (), "crash"),
-        (
-            "if op == 'ormqr' and args[0].shape[-1] == 3: time.sleep(60)",
-            ("--timeout=5",),
-            "timeout",
-        ),
+    ("plant", "batches", "options", "verdict", "deaths"),
+    [  # more deaths than xdist would bear by itself, 4 for each worker
+        ("os.abort()", "/64/ or /7/", (), "crash", 5),
+        ("time.sleep(60)", "/64/", ("--timeout=5",), "timeout", 1),
     ],
 )
 def test_death_is_charged_to_its_case(
-    tmp_path: Path, plant: str, options: tuple[str, ...], verdict: str
+    tmp_path: Path, plant: str, batches: str, options: tuple[str, ...], verdict: str, deaths: int
 ) -> None:
-    few = ("tests/test_qr.py", "--profile", "quick", "-k", "ormqr and (/5x3/ or /1x1/) and /64/")
-    plugin = broken_device(tmp_path, plant)
+    chosen = f"ormqr and (/5x3/ or /1x1/) and ({batches})"
+    few = ("tests/test_qr.py", "--profile", "quick", "-k", chosen)
+    plugin = broken_device(tmp_path, f"if op == 'ormqr' and args[0].shape[-1] == 3: {plant}")
     done = run(tmp_path, *few, *options, "--device=sim", f"--device-plugin={plugin}", "-n1")
     assert done.status == 1
     died = [o for o in done.outcomes if o.verdict == verdict]
     lived = [o for o in done.outcomes if o.verdict == "pass"]
+    assert len(died) >= deaths
     assert {Case.parse(o.case).shape for o in died} == {(5, 3)}
     assert {Case.parse(o.case).shape for o in lived} == {(1, 1)}
     assert len(died) + len(lived) == len(done.outcomes) == len({o.case for o in done.outcomes})
