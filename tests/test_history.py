@@ -72,13 +72,13 @@ def test_after_other_calls(trial: Trial) -> None:
 
 @pytest.mark.cases(*JUDGES, plan="history")
 def test_results_stay(trial: Trial) -> None:
-    """Results are the caller's: later calls, on other matrices of the same shape, leave them, and
-    one on the same operands gives others, that live elsewhere."""
+    """Results are the caller's: a call on the same operands gives others, that live elsewhere, and
+    calls on other matrices of the same shape leave them."""
     before = trial.raw
-    for number in (1, 2):
-        trial.call(others(trial, number))
     views = [placed.view for placed in trial.operands]
     again = trial.attempt(lambda: trial.function(*views))
+    for number in (1, 2):
+        trial.call(others(trial, number))
     after = trial.fetched(trial.results)
     same = [measures.bitwise(a, b) for a, b in zip(before, after, strict=True)]
     shared = trial.backend.strides and memory(again) & memory(trial.results)
