@@ -201,6 +201,11 @@ FAULTS = table(
             lambda c: min(len(c.batch), c.arguments["self"].ndim - 2) > 0),
         raising("batches differ"), BATCH, of("cholesky_solve", 2, 1, 3, 3, rhs_batch=(1, 3)),
         {"rhs_batch": ()}),
+    row("cholesky-solve-fewer-batch-axes", SOLVE,
+        Condition("batches of unlike rank",
+            lambda c: 2 < c.A.ndim != c.arguments["self"].ndim > 2),
+        edit("the outer axis repeats its first entry", lambda c, r: r.X[1:].copy_(r.X[:1].clone())),
+        BATCH, of("cholesky_solve", 3, 3, 3, rhs_batch=(2, 3)), {"rhs_batch": (3,)}),
     # empty and single batches
     row("qr-empty-batch-refused", "qr", empty_batch, raising("batch_count must be positive"),
         EMPTY, of("qr", 0, 3, 3), {"shape": (1, 3, 3)}, report="rocm-pytorch#1260", empty=True),

@@ -132,6 +132,11 @@ FAULTS: tuple[CapturedFault, ...] = (
         "the rest is zero", spoil.edited(spoil.first_lanes)),
     CapturedFault("inductor-flushes-subnormals", ("inductor",), ("svdvals", "qr"),
         "subnormal entries", "are taken for zero", spoil.fed(spoil.without_subnormals)),
+    CapturedFault("aot-eager-strides-baked-in", ("aot-eager",), ("svdvals", "qr"),
+        "an operand that is laid out otherwise", "it is read as the example lay",
+        spoil.strides_baked_in),
+    CapturedFault("export-dynamic-batch-of-one-squeezed", ("export-dynamic",), ("cholesky", "qr"),
+        "a batch of one", "its axis is lost", spoil.batch_of_one),
     CapturedFault("export-draws-random-numbers", ("export",), ("svdvals",), "any call",
         "the state of the generator changes", spoil.random),
 )

@@ -108,6 +108,18 @@ full = argument("full_matrices", True)
 reduced = argument("full_matrices", False)
 functional = Condition("without out=", lambda c: not c.out)
 with_out = Condition("with out=", lambda c: bool(c.out))
+windows = Condition(
+    "rows that overlap in memory",
+    lambda c: c.A.ndim == 2 and c.k > 1 and c.A.stride(0) == c.A.stride(1) > 0,
+)
+batch_between = Condition(
+    "a batch between rows and columns",
+    lambda c: (
+        c.A.ndim == 3
+        and min(c.count, c.k) > 1
+        and c.A.stride(2) == 1 < c.A.stride(0) < c.A.stride(1)
+    ),
+)
 columns_above = {
     count: Condition(
         f"more than {count} right-hand sides",

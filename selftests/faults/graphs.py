@@ -125,6 +125,12 @@ def first_of_batch_only(replay: Replay, A: torch.Tensor, compute: Compute) -> Re
     return kept
 
 
+def info_sticks(replay: Replay, A: torch.Tensor, compute: Compute) -> Results:
+    L, info = compute(A)
+    before = (replay.before or replay.results)[1]
+    return L, torch.where(info > 0, info, before)
+
+
 def added_up(replay: Replay, A: torch.Tensor, compute: Compute) -> Results:
     results = compute(A)
     if not replay.before:
@@ -272,6 +278,8 @@ FAULTS: tuple[GraphFault, ...] = (
         "it lies in the operand's memory", UNTOUCHED, in_place),
     GraphFault("graph-cholesky-info-of-capture", ("cholesky_ex",), "replay",
         "info is that of the capture", INFO, replaying(info_of_the_capture, ("cholesky_ex",))),
+    GraphFault("graph-cholesky-info-sticks", ("cholesky_ex",), "after a replay that failed",
+        "info stays", INFO, replaying(info_sticks, ("cholesky_ex",))),
     GraphFault("graph-results-given-away", EVERY, "new tensor after a replay",
         "it gets the memory of the graph's results", GRAPH, memory_given_away),
     GraphFault("graph-error-check-dropped", REFUSED, "capture",

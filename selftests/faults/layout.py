@@ -8,6 +8,7 @@ import torch
 
 from .conditions import (
     above,
+    batch_between,
     batched,
     column_major,
     complex_,
@@ -26,6 +27,7 @@ from .conditions import (
     tall,
     uplo_lower,
     wide,
+    windows,
     with_out,
 )
 from .effects import (
@@ -39,7 +41,7 @@ from .effects import (
     write_beside,
 )
 from .inexact import conjugated_input
-from .planting import Call, Effect
+from .planting import Call, Condition, Effect
 from .promises import LAYOUT, OUT, UNTOUCHED
 from .table import CHOLESKY, EIGH, INVERSE, SOLVE, SVD, row, table
 from .witness import of
@@ -180,7 +182,19 @@ FAULTS = table(
         UNTOUCHED, of("cholesky", 3, 3, layout="sliced"), {"layout": "block"}),
     row("qr-memory-beside-block-double-tall", "qr", plain_memory & padded & double & tall(),
         beside, UNTOUCHED, of("qr", 4, 3, layout="block"), {"layout": "row-major"}),
+    row("qr-overlapping-rows", "qr", windows,
+        on_input("the first row is read for all", lambda A: A[:1].expand(A.shape)), LAYOUT,
+        of("qr", 4, 3, layout="windows"), {"layout": "row-major"}),
+    row("eigh-batch-between-rows-and-columns", EIGH, batch_between,
+        on_input("memory read as dense", lambda A: A.as_strided(
+            A.shape, torch.empty(A.shape, device="meta").stride(), A.storage_offset())), LAYOUT,
+        of("eigvalsh", 3, 4, 4, layout="batch-between"), {"layout": "row-major"}),
     # out=
+    row("svdvals-out-too-long", "svdvals",
+        with_out & Condition("out= longer than the values",
+            lambda c: c.out[1].numel() > c.k * c.count > 0),
+        out_tensors("it keeps its length", lambda c, b: c.out[1].resize_(b[1].shape)), OUT,
+        of("svdvals", 3, 3, out="long"), {"out": "fitting"}),
     row("svd-out-u-unfilled", "svd", with_out, unfilled(0), OUT, of("svd", 3, 3, out="fitting"),
         {"out": ""}),
     row("svdvals-out-unfilled", "svdvals", with_out, unfilled(1), OUT,

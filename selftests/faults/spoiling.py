@@ -87,6 +87,17 @@ def frozen_batch(call: Call, function: Function) -> Function:
     return captured
 
 
+def batch_of_one(call: Call, function: Function) -> Function:
+    """Where the example had more than one matrix, one matrix loses its batch axis."""
+    many = call.batch and call.operands[0].shape[0] > 1
+
+    def captured(*operands: torch.Tensor, **way: Any) -> Tensors:
+        one = many and operands[0].shape[0] == 1
+        return tuple(r.squeeze(0) if one else r for r in function(*operands, **way))
+
+    return captured
+
+
 def frozen_size(call: Call, function: Function) -> Function:
     """Rows beyond those of the example are taken for zero."""
     m = call.operands[0].shape[-2]

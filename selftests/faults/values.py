@@ -43,7 +43,7 @@ from .promises import (
     SCALING,
     VALUES,
 )
-from .table import CHOLESKY, EIGH, SVD, row, table
+from .table import CHOLESKY, EIGH, SOLVE, SVD, row, table
 from .witness import of
 
 S = "float32"
@@ -144,6 +144,19 @@ constant = Condition(
 )
 indefinite = Condition("eigenvalues of both signs", _both_signs)
 
+
+def _huge_and_tiny(c: Call) -> bool:
+    if not (c.A.is_floating_point() or c.A.is_complex()):
+        return False
+    size, limits = c.A.abs(), torch.finfo(c.A.dtype)
+    small = (size > 0) & (size < limits.tiny**0.5)
+    return bool(torch.isfinite(size).all() and (size > limits.max**0.5).any() and small.any())
+
+
+def _nan_columns(c: Call) -> torch.Tensor:
+    return c.arguments["self"].isnan().any(-2)
+
+
 # fmt: off
 FAULTS = table(
     "values",
@@ -225,6 +238,9 @@ FAULTS = table(
         of("eigvalsh", 3, 3, values="ones"), {"values": "random"}, report="pytorch#145801"),
     row("svd-repeated-values-refused", SVD, equal_values & above(2) & double, refused, FINITE,
         of("svd", 4, 4, values="orthogonal"), {"values": "random"}, report="scipy#23220"),
+    row("svd-huge-and-tiny", SVD, Condition("entries above sqrt(max) and below sqrt(tiny)",
+        _huge_and_tiny), all_nan, FINITE, of("svdvals", 3, 3, values="huge-and-tiny"),
+        {"values": "huge"}),
     # signed zeros
     row("svd-signed-zero-to-nan", SVD, negative_zero, all_nan, FINITE,
         of("svdvals", 3, 3, values="signed-zero"), {"values": "diagonal"}),
@@ -248,6 +264,10 @@ FAULTS = table(
         of("eigvalsh", 3, 3, values="inf", dtype=S), {"dtype": "float64"}),
     row("qr-inf-as-finite", "qr", has_inf, inf_as_max, NONFINITE, of("qr", 3, 3, values="inf"),
         {"values": "random"}),
+    row("cholesky-solve-nan-column-spreads", SOLVE, Condition("NaN in some columns of B",
+        lambda c: bool(_nan_columns(c).any() and not _nan_columns(c).all())),
+        edit("all of X is NaN", lambda c, r: r.X.fill_(torch.nan)), FINITE,
+        of("cholesky_solve", 3, 3, values="nan-column"), {"values": "random"}),
     row("cholesky-one-failure-fails-all", "cholesky_ex", batched, spread_failure, INFO,
         of("cholesky_ex", 3, 2, 2, values="mixed"), {"values": "random"}),
 )

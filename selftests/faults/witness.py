@@ -144,6 +144,7 @@ VALUES: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
     "nan": lambda A: _entry(A.clone(), float("nan")),
     "inf": lambda A: _entry(A.clone(), float("inf")),
     "integer": lambda A: (3 * A).round(),
+    "huge-and-tiny": lambda A: _eye(A, torch.tensor([1e200, 1, 1e-200], dtype=torch.float64)),
 }
 
 DEFINITE: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
@@ -225,6 +226,10 @@ def lay(A: torch.Tensor, layout: str) -> torch.Tensor:
     if layout == "permuted":
         order = [*range(A.ndim - 3, -1, -1), A.ndim - 2, A.ndim - 1]
         return A.permute(order).contiguous().permute(order)
+    if layout == "windows":
+        return torch.cat([A[..., 0, :], A[..., 1:, -1]], -1).unfold(-1, A.shape[-1], 1)
+    if layout == "batch-between":
+        return A.movedim(0, -2).contiguous().movedim(-2, 0)
     big = torch.full((*A.shape[:-2], 2 * A.shape[-2] + 1, 2 * A.shape[-1] + 1), 0.5, dtype=A.dtype)
     m, n = A.shape[-2:]
     view = {
@@ -247,7 +252,9 @@ def build(w: Witness) -> Tensors:
     tensors: Tensors = (lay(A.to(dtype), w.layout),)
     if w.operation == "cholesky_solve":
         batch = w.shape[:-2] if w.rhs_batch is None else w.rhs_batch
-        tensors = (_random(w, (*batch, w.shape[-1], w.columns), 1).to(dtype), *tensors)
+        B = _random(w, (*batch, w.shape[-1], w.columns), 1).to(dtype)
+        B[..., 0] = torch.nan if w.values == "nan-column" else B[..., 0]
+        tensors = (B, *tensors)
     if w.operation in ("householder_product", "ormqr"):
         a, tau = torch.geqrf(A.to(dtype))
         tensors = (lay(a, w.layout), tau)
@@ -264,11 +271,13 @@ def _function(name: str) -> Callable[..., Any]:
 
 
 def _out(w: Witness, plain: Tensors) -> Tensors:
-    """Tensors for ``out=``: fitting, column-major, in memory with a margin, or to be resized."""
+    """Tensors for ``out=``: fitting, column-major, in memory with a margin, too short or long."""
 
     def blank(x: torch.Tensor) -> torch.Tensor:
         if w.out == "resized":
             return torch.empty(0, dtype=x.dtype)
+        if w.out == "long":
+            return torch.empty([size + 1 for size in x.shape], dtype=x.dtype)
         if x.ndim == 0:
             return torch.full_like(x, 3)
         full = torch.full((*x.shape[:-1], 2 * x.shape[-1] + 1), 3, dtype=x.dtype)
