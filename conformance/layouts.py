@@ -159,7 +159,6 @@ LAYOUTS: dict[str, Layout] = {
             _batch_between,
             lambda t, shape: t.movedim(0, -2),
             needs="batch",
-            common=False,
         ),
         Layout(
             "expanded",
@@ -192,7 +191,6 @@ LAYOUTS: dict[str, Layout] = {
             _windowed,
             lambda t, shape: t.unfold(-1, shape[-1], 1),
             needs="content",
-            common=False,
         ),
         Layout(
             "conjugate",

@@ -105,7 +105,6 @@ PLANS: dict[str, Plan] = {
             batches=_small(8),
             layouts=lambda layout: layout == "windows",
             variants=plain,
-            profiles=("standard", "full"),
             adds="matrix",
         ),
         Plan(
@@ -115,7 +114,6 @@ PLANS: dict[str, Plan] = {
             shapes=lambda shape: shape in shapes_of("1 2 3 5x3 3x5 8 33"),
             batches=_small(65),
             layouts=lambda layout: layout == "batch-between",
-            profiles=("standard", "full"),
             adds="matrix",
         ),
         Plan(
@@ -126,7 +124,6 @@ PLANS: dict[str, Plan] = {
             batches=_small(8),
             layouts=lambda layout: layout in ("row-major", "column-major"),
             variants=plain,
-            profiles=("standard", "full"),
             adds="matrix",
         ),
         Plan(
