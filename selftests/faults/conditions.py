@@ -239,14 +239,21 @@ def _largest(c: Call) -> torch.Tensor:
     return c.A.abs().amax((-2, -1))
 
 
+def limits_of(c: Call) -> torch.finfo:
+    """Those of the matrix's dtype; integers, which are to be refused, overstep none."""
+    return torch.finfo(
+        c.A.dtype if c.A.dtype.is_floating_point or c.A.is_complex() else torch.double
+    )
+
+
 def _tiny(c: Call) -> bool:
     big = _largest(c)
-    return _any((big > 0) & (big < torch.finfo(c.A.dtype).tiny ** 0.5))
+    return _any((big > 0) & (big < limits_of(c).tiny ** 0.5))
 
 
 def _subnormal(c: Call) -> bool:
     size = torch.view_as_real(c.A.resolve_conj()) if c.A.is_complex() else c.A
-    return _any((size != 0) & (size.abs() < torch.finfo(c.A.dtype).tiny))
+    return _any((size != 0) & (size.abs() < limits_of(c).tiny))
 
 
 def _negative_zero(c: Call) -> bool:
@@ -265,7 +272,7 @@ zero = Condition("zero matrix", lambda c: _any(_largest(c) == 0))
 has_zero_column = Condition("a zero column", lambda c: _any((c.A == 0).all(-2)))
 huge = Condition(
     "entries above sqrt(max)",
-    lambda c: _any(_largest(c) > torch.finfo(c.A.dtype).max ** 0.5) and finite(c),
+    lambda c: _any(_largest(c) > limits_of(c).max ** 0.5) and finite(c),
 )
 tiny = Condition("entries below sqrt(tiny)", _tiny)
 subnormal = Condition("subnormal entries", _subnormal)

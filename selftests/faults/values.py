@@ -19,6 +19,7 @@ from .conditions import (
     has_zero_column,
     huge,
     integers,
+    limits_of,
     nearly_diagonal,
     negative_zero,
     rank_deficient,
@@ -146,9 +147,7 @@ indefinite = Condition("eigenvalues of both signs", _both_signs)
 
 
 def _huge_and_tiny(c: Call) -> bool:
-    if not (c.A.is_floating_point() or c.A.is_complex()):
-        return False
-    size, limits = c.A.abs(), torch.finfo(c.A.dtype)
+    size, limits = c.A.abs(), limits_of(c)
     small = (size > 0) & (size < limits.tiny**0.5)
     return bool(torch.isfinite(size).all() and (size > limits.max**0.5).any() and small.any())
 
