@@ -118,7 +118,7 @@ REGIMES = (
 REGIMES_QUICK = (
     *((shape, ()) for shape in shapes_of("513 65 256 100 600x8 8x600 65x130 100x90 50 64x63 6x5")),
     *((shape, ()) for shape in shapes_of("7x1")),
-    *((shape, (2,)) for shape in shapes_of("130")),
+    *((shape, (7,)) for shape in shapes_of("130")),
 )
 # What the heaviest cases are run with.
 COMPACT = ("row-major", "column-major")

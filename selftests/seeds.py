@@ -14,6 +14,7 @@ import signal
 import sys
 import time
 from collections import Counter
+from concurrent.futures import ProcessPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 
@@ -51,6 +52,13 @@ def run(
     return seed, verdicts, measures, time.process_time() - started, failures
 
 
+def stop(*_: object) -> None:
+    """End the workers as well."""
+    for child in multiprocessing.active_children():
+        child.kill()
+    sys.exit(143)
+
+
 def main() -> int:
     """Run the seeds and print a line for each."""
     parser = argparse.ArgumentParser(prog="python -m selftests.seeds", description=__doc__)
@@ -69,10 +77,10 @@ def main() -> int:
     common = (arguments.threads, arguments.device, arguments.captures, arguments.folder)
     jobs = [(arguments.profile, seed, *common) for seed in seeds]
     failed = measured = 0
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # which ends the workers, too
+    signal.signal(signal.SIGTERM, stop)
     fresh = multiprocessing.get_context("spawn")
-    with fresh.Pool(arguments.jobs, maxtasksperchild=1) as pool:
-        for seed, verdicts, measures, seconds, failures in pool.imap(run, jobs):
+    with ProcessPoolExecutor(arguments.jobs, fresh, max_tasks_per_child=1) as pool:
+        for seed, verdicts, measures, seconds, failures in pool.map(run, jobs):
             measured += measures
             failed += len(failures)
             told = ", ".join(f"{count} {verdict}" for verdict, count in verdicts.items())

@@ -159,7 +159,7 @@ def test_layout_holds_the_matrix(name: str, batch: tuple[int, ...]) -> None:
     rng = np.random.default_rng(1)
     A = rng.standard_normal((*batch, 4, 3)).astype(dtype)
     if layout.needs == "content":  # what the windows of a vector have, and what one place holds
-        A[:] = 1 if name == "matrix-expanded" else np.add.outer(np.arange(4), np.arange(3))
+        A[:] = 1 if name == "matrix-expanded" else np.add.outer(np.arange(4), np.arange(1, 4))
     if dtype == np.complex64:
         A = A + 1j * rng.standard_normal(A.shape).astype(np.float32)
     placed = place(A, layout, CPU, "cpu", len(batch))
