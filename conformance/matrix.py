@@ -87,9 +87,9 @@ def plan_cases(
     wanted = set(interactions(len(axes), strength, _DTYPE)) - _NOT_WANTED
     if operation_name in DERIVED:
         wanted -= {(_FAMILY, _SHAPE), (_FAMILY, _LAYOUT)}
-    if plan.name in _MORE_FAMILIES:
+    if plan.more_families:
         wanted = {axes for axes in wanted if _FAMILY not in axes}
-    if plan.name in _ERRORS:
+    if not plan.every_dtype:
         wanted -= {(_DTYPE, _CAPTURE)}
     rows = covering_array([len(axis) for axis in axes], sorted(wanted), allowed)
     cases = [
@@ -99,8 +99,8 @@ def plan_cases(
     if plan.name == "matrix":
         cases += _regimes(operation, device, abilities, profile)
     if plan.captured:
-        if plan.name in _MORE_FAMILIES and profile.conformance:
-            cases = list(_on_more_families(cases, axes[_FAMILY], _MORE_FAMILIES[plan.name]))
+        if profile.conformance:
+            cases = list(_on_more_families(cases, axes[_FAMILY], plan.more_families))
         if plan.name == "captured":
             cases += _lazily_negative(operation, device, axes[_CAPTURE], abilities)
             cases += _many_mapped(operation, device, axes[_CAPTURE], abilities)
@@ -205,10 +205,6 @@ _VARIANT, _DTYPE, _FAMILY, _SHAPE, _BATCH, _LAYOUT, _CAPTURE = range(7)
 # Triples that would double the matrix and that no known defect needed.
 _NOT_WANTED = {(_DTYPE, _FAMILY, axis) for axis in (_SHAPE, _BATCH, _LAYOUT)}
 _NOT_WANTED |= {(_DTYPE, _SHAPE, _BATCH), (_DTYPE, _SHAPE, _LAYOUT)}
-# Plans of captured calls in which the family is no axis: that many more families follow each case.
-_MORE_FAMILIES = {"captured": 2, "captured-nonfinite": 1, "captured-indefinite": 1}
-# Those about how a call ends, which asks less of the dtype than of the capture and the variant.
-_ERRORS = ("captured-nonfinite", "captured-indefinite")
 
 
 def _axes(

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import importlib.metadata
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
+import devices
 from selftests import records
 from selftests.commands import command
 
@@ -76,7 +78,9 @@ def test_plugin_backend_is_known(lint: Lint) -> None:
     assert lint("[npu.svd]\nvalues = 3\n", "", "--backend", "npu")[0] == 0
 
 
-def test_what_a_plugin_ships(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_what_a_plugin_ships(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     plugin = tmp_path / "mine.py"
     plugin.write_text(
         "from pathlib import Path\n\nfrom devices.base import Backend\n\n\n"
@@ -92,6 +96,14 @@ def test_what_a_plugin_ships(tmp_path: Path, capsys: pytest.CaptureFixture[str])
     limits.write_text("[npu.svd]\nvalues = 50\n")
     assert command("lint", "--device-plugin", plugin, *brief) == 1
     assert "limits.toml:2: " in capsys.readouterr().out
+    installed = tmp_path / "mine_installed.py"
+    installed.write_text(plugin.read_text())
+    point = importlib.metadata.EntryPoint("npu", "mine_installed:Mine", devices.GROUP)
+    monkeypatch.setattr(devices, "entry_points", lambda group: [point])
+    monkeypatch.syspath_prepend(str(tmp_path))
+    for given in ((), ("--device-plugin", installed)):  # installed, and given as a file as well
+        assert command("lint", *given, *brief) == 1
+        assert "limits.toml:2: " in capsys.readouterr().out
     assert command("lint", "--device-plugin", tmp_path / "no.py") == 2
     assert "no.py" in capsys.readouterr().err
 

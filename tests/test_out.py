@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import warnings
+from collections.abc import Callable
 
 import numpy as np
 import pytest
@@ -14,6 +15,12 @@ from conformance.promises import difference, untouched
 from conformance.trial import Trial
 
 RESIZED = "An output with one or more elements was resized"
+# Shapes that do not fit, made from the right one, and whether resizing them is told.
+MISFITS: tuple[tuple[Callable[[torch.Size], tuple[int, ...]], bool], ...] = (
+    (lambda shape: (0,), False),
+    (lambda shape: (3,), True),
+    (lambda shape: tuple(size + 1 for size in shape), True),
+)
 
 
 @pytest.mark.cases(*OPERATIONS, plan="out")
@@ -21,8 +28,8 @@ def test_out_resized(trial: Trial) -> None:
     """A wrong shape is resized, with a warning unless it is empty; the results are right."""
     worst = np.zeros(len(trial.index))
     warned = True
-    for shaped, warns in ((empty, False), (short, True), (long, True)):
-        out = received(trial, lambda t, shaped=shaped: t.new_empty(shaped(t.shape)))
+    for misfit, warns in MISFITS:
+        out = received(trial, lambda t, misfit=misfit: t.new_empty(misfit(t.shape)))
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
             results = trial.attempt(functools.partial(called, trial, out))
@@ -44,21 +51,6 @@ def test_out_wrong_device(trial: Trial) -> None:
     elsewhere = "cpu" if trial.backend.accelerator else "meta"
     out = received(trial, lambda t: torch.empty(t.shape, dtype=t.dtype, device=elsewhere))
     trial.judge(error=trial.refuses(lambda: called(trial, out)), untouched=untouched(trial))
-
-
-def empty(shape: torch.Size) -> tuple[int, ...]:
-    """No element at all."""
-    return (0,)
-
-
-def short(shape: torch.Size) -> tuple[int, ...]:
-    """Fewer elements, and another number of axes."""
-    return (3,)
-
-
-def long(shape: torch.Size) -> tuple[int, ...]:
-    """More elements along every axis."""
-    return tuple(size + 1 for size in shape)
 
 
 def received(trial: Trial, make) -> tuple[torch.Tensor, ...]:  # type: ignore[no-untyped-def]

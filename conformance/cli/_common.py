@@ -16,6 +16,7 @@ from conformance import known_issues, tolerances
 from conformance.record import RecordError
 from conformance.tomlfiles import ConfigError
 
+TORCH = importlib.util.find_spec("torch") is not None  # imported only here and there: it is slow
 USAGE = 2  # exit status of a command that could not do its work
 
 Command = Callable[[argparse.Namespace], int]
@@ -63,7 +64,7 @@ def add_device_plugins(parser: argparse.ArgumentParser) -> None:
 
 def found_backends(plugins: Sequence[str]) -> dict[str, Any]:
     """The backends, which may ship files; none where torch, which they are made for, is missing."""
-    if importlib.util.find_spec("torch") is None:
+    if not TORCH:
         return {}
     from devices import discover
 

@@ -8,7 +8,6 @@ files that a plug-in ships count as they do in a run.
 from __future__ import annotations
 
 import argparse
-import importlib.util
 import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -16,6 +15,7 @@ from typing import NamedTuple
 
 from conformance.cases import Case
 from conformance.cli._common import (
+    TORCH,
     USAGE,
     Progress,
     add_device_plugins,
@@ -33,8 +33,6 @@ from conformance.record import Measured, Run, larger, stream
 from conformance.tolerances import VOCABULARY, Entry, Tolerances, traits_of
 
 help = "each limit of a case or an operation, where it comes from, and what was measured"
-
-TORCH = importlib.util.find_spec("torch") is not None  # imported only here and there: it is slow
 
 
 class Question(NamedTuple):

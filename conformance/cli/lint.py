@@ -1,4 +1,4 @@
-"""Check the files of limits and known issues.
+"""Check the files of limits and known issues, and those that plug-ins ship.
 
 Found are entries that never apply, are shadowed or repeat another, reasons without a source, known
 issues whose versions have passed, and patterns that match no case. The cases are those of all
@@ -8,13 +8,12 @@ profiles, where torch is installed, or those given by --cases (records of runs, 
 from __future__ import annotations
 
 import argparse
-import importlib.util
 import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
 
 from conformance.cli._common import (
+    TORCH,
     USAGE,
     add_device_plugins,
     add_known_issues,
@@ -41,8 +40,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         action="append",
         default=[],
         metavar="NAME",
-        help="a backend that a plug-in brings: what it ships, if it is installed, is checked too; "
-        "may be repeated",
+        help="a backend that a plug-in brings which is not here; may be repeated",
     )
     add_device_plugins(parser)
     parser.add_argument(
@@ -61,13 +59,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """Status 0; 1 with findings; 2 for a file that cannot be loaded."""
     try:
-        brought = brought_backends(arguments.device_plugin, arguments.backend)
+        found = found_backends(arguments.device_plugin)
     except ValueError as error:  # DeviceError
         print(f"error: {error}", file=sys.stderr)
         return USAGE
-    tolerances = Tolerances.load(tolerance_files(arguments, brought.values()))
-    known = KnownIssues.load(known_issue_files(arguments, brought.values()))
-    backends = [*own_backends(), *arguments.backend, *brought]
+    tolerances = Tolerances.load(tolerance_files(arguments, found.values()))
+    known = KnownIssues.load(known_issue_files(arguments, found.values()))
+    backends = [*own_backends(), *arguments.backend, *found]
     ids = list(case_ids(arguments.cases)) if arguments.cases else own_cases()
     findings = [
         *tolerance_findings(tolerances, backends),
@@ -87,18 +85,9 @@ def own_backends() -> list[str]:
     return [name for name in names if not name.startswith("_") and name != "base"]
 
 
-def brought_backends(plugins: Sequence[str], names: Sequence[str]) -> dict[str, Any]:
-    """The backends in these files, and the installed ones of these names."""
-    if not plugins and not names:
-        return {}
-    found = found_backends(plugins)
-    own = {*(found_backends([]) if plugins else found)} - {*names}
-    return {name: backend for name, backend in found.items() if name not in own}
-
-
 def own_cases() -> list[str] | None:
     """The ids of all profiles; None where torch, which the matrix is made for, is missing."""
-    if importlib.util.find_spec("torch") is None:
+    if not TORCH:
         return None
     from conformance.session import every_case_id
 

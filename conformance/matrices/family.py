@@ -20,7 +20,6 @@ TRAITS = {
     "real": "stays real in complex dtypes",
     "nonfinite": "holds NaN or inf",
     "extreme": "near overflow or underflow",
-    "widest": "near overflow and near underflow, in one matrix",
     "subnormal": "holds subnormal numbers by intent",
     "triangular": "upper or lower triangular",
     "fails": "Cholesky fails, at a leading minor of certain order (some-fail: every other matrix)",

@@ -97,7 +97,7 @@ def partly_subnormal(draw: Draw) -> Array:
     return np.where(replaced, 37 * draw.precision.smallest, A)
 
 
-@family(79, "huge-and-tiny", "gh", "extreme widest")
+@family(79, "huge-and-tiny", "gh", "extreme")
 def huge_and_tiny(draw: Draw) -> Array:
     """Entries at three quarters of the exponents of overflow and of underflow, by turns."""
     i, j = grid(draw)
