@@ -119,7 +119,8 @@ def _settled(outcome: Outcome, issues: Sequence[KnownIssue]) -> Outcome:
         wrong = outcome.verdict == "fail" and issue.excuses(outcome.failing)
         refused = outcome.verdict == "unsupported" and issue.what == "refused"
         if wrong or refused:
-            return replace(outcome, verdict="known", reason=f"{issue} {outcome.reason}".strip())
+            told = f"{issue} {_first_line(outcome.reason)}".strip()
+            return replace(outcome, verdict="known", reason=told)
     strict = [issue for issue in issues if issue.strict and issue.what != "crash"]
     if outcome.verdict == "pass" and strict:
         reason = f"passes now: delete the entry {strict[0]}"

@@ -132,6 +132,18 @@ def test_known_issue(session: Session, tmp_path: Path) -> None:
     assert perform(passes, session.trial(case), told).verdict == "pass"
 
 
+def test_what_is_known_is_told_in_a_line(session: Session, tmp_path: Path) -> None:
+    def test(trial: Trial) -> None:
+        def broken() -> tuple[torch.Tensor, ...]:
+            raise RuntimeError("lowering failed\nframe #0: where nobody looks")
+
+        trial.attempt(broken)
+
+    outcome = perform(test, session.trial(Case.parse(CASE)), known(tmp_path, 'what = "wrong"'))
+    assert outcome.verdict == "known"
+    assert outcome.reason.endswith("RuntimeError: lowering failed")
+
+
 def test_known_crash_is_not_run(session: Session, tmp_path: Path) -> None:
     def test(trial: Trial) -> None:
         raise AssertionError("was run")
