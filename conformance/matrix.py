@@ -45,9 +45,10 @@ from conformance.profiles import (
 
 @dataclass(frozen=True)
 class Abilities:
-    """What a device offers: dtypes, SVD drivers, captures, streams; ``missing`` are layouts.
+    """What a device offers: dtypes, SVD drivers, captures, streams.
 
-    ``uncaptured`` are the captures that cannot be had there.
+    ``missing`` are layouts, and the plan ``out`` where there is no ``out=``; ``uncaptured`` are the
+    captures that cannot be had there.
     """
 
     dtypes: tuple[str, ...]
@@ -56,6 +57,10 @@ class Abilities:
     streams: bool = False
     missing: tuple[str, ...] = ()
     uncaptured: tuple[str, ...] = ()
+
+    def offers(self, plan: Plan) -> bool:
+        """Whether the device has what every case of the plan asks for."""
+        return (self.streams or not plan.streams) and plan.name not in self.missing
 
     def run(self, case: Case) -> bool:
         """Can the device be asked for this case? Any dtype may be asked for to be refused."""
@@ -73,9 +78,7 @@ def plan_cases(
     """The cases of one plan for one operation on one device, in the order they are run."""
     plan, profile = PLANS[plan_name], PROFILES[profile_name]
     operation = OPERATIONS[operation_name]
-    if profile_name not in plan.profiles or (plan.streams and not abilities.streams):
-        return ()
-    if plan.name in abilities.missing:  # out
+    if profile_name not in plan.profiles or not abilities.offers(plan):
         return ()
     if plan.captured and operation_name not in plan.captured:
         return ()

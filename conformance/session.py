@@ -109,7 +109,7 @@ class Session:
         for target in self.targets.values():
             can = self._abilities(target)
             for case in named_cases(test, self.profile.name, target.id):
-                if case.operation in operations and can.run(case):
+                if case.operation in operations and can.offers(PLANS[plan]) and can.run(case):
                     found[case] = None
             for name in plans:
                 for operation in operations:

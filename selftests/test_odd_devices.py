@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from typing import Any
 
 import pytest
 import torch
-from torch.overrides import TorchFunctionMode
+from torch.overrides import TorchFunctionMode, _get_current_function_mode
 
 from conformance.cases import Case
 from conformance.placing import metadata, predicted
@@ -109,6 +109,35 @@ def test_operands_are_overwritten_and_refused_while_it_is_active(
     assert any(function is torch.Tensor.copy_ for _, function in odd.calls)
     vector = trial(session, "odd:0/geqrf.packed/float32/identity/3/single/row-major/eager")
     assert perform(test_refusals.test_refused_vector, vector).verdict == "pass"
+
+
+@pytest.mark.parametrize("test", [test_history.test_many_calls, test_history.test_streams])
+def test_calls_that_are_not_waited_for_are_made_while_it_is_active(
+    session: Session, odd: Odd, test: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(test_history, "MANY_CALLS", 2 * test_history.CHECKED)
+    monkeypatch.setattr(torch, "Stream", lambda device: nullcontext())
+    function, unseen = Trial.function, []
+
+    def watched(self: Trial, *operands: torch.Tensor, **out: Any) -> Any:
+        if self.device == "odd:0" and not isinstance(_get_current_function_mode(), Seen):
+            unseen.append(self.case)
+        return function(self, *operands, **out)
+
+    monkeypatch.setattr(Trial, "function", watched)
+    case = trial(session, "odd:0/svd.reduced/float32/random/3x3/single/row-major/eager")
+    assert perform(test, case).verdict == "pass"
+    assert not unseen
+
+
+def test_side_streams_are_for_devices_that_have_them() -> None:
+    session, odd = Session(device="cpu", profile="standard"), Odd()
+    session.targets["odd:0"] = Target(odd, "odd:0")
+    assert not session.cases("svd", plan="streams", test="test_streams")
+    odd.streams = True
+    cases = session.cases("svd", plan="streams", test="test_streams")
+    assert {case.device for case in cases} == {"odd:0"}
+    assert {case.family for case in cases} >= {"moderate", "random"}  # a plan's, a report's
 
 
 class Single(Fake):

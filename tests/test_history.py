@@ -101,7 +101,8 @@ def test_many_calls(trial: Trial) -> None:
     worst = np.zeros(len(trial.index))
     views = [placed.view for placed in trial.operands]
     for call in range(MANY_CALLS):
-        results = trial.function(*views)
+        with trial.backend.active(trial.device):
+            results = trial.function(*views)
         if call % CHECKED == CHECKED - 1:
             trial.backend.synchronize(trial.device)
             worst = np.maximum(worst, difference(trial, trial.raw, trial.fetched(results)))
@@ -158,7 +159,7 @@ def test_streams(trial: Trial) -> None:
     for _ in range(CALLS // THREADS):
         pending = []
         for arrays in own:
-            with torch.Stream(device):
+            with trial.backend.active(trial.device), torch.Stream(device):
                 views = [placed.view * 1 for placed in trial.placed(arrays)]
                 pending.append(trial.function(*views))
         trial.backend.synchronize(trial.device)
