@@ -171,6 +171,14 @@ def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
 
 
 @pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, Any, Any]:
+    """The report says whether the worker will leave after it."""
+    report = yield
+    report.poisoned = session_of(item.config).poisoned
+    return report
+
+
+@pytest.hookimpl(wrapper=True)
 def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, Any, Any]:
     """After an error that poisons the process nothing more may run in it.
 
@@ -181,7 +189,7 @@ def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, Any, Any]:
         if hasattr(item.config, "workerinput"):
             time.sleep(0.5)  # let the report of the case get out
             os._exit(70)
-        pytest.exit(f"the device cannot be used after {item.nodeid}", returncode=70)
+        item.session.shouldstop = f"the device cannot be used after {item.nodeid}"
     return done
 
 
@@ -195,6 +203,8 @@ class Recorder:
         self.config = config
         self.summary = Summary()
         self.started: dict[str, float] = {}
+        self.latest: dict[object, pytest.TestReport] = {}  # of each worker
+        self.repeated: pytest.TestReport | None = None
         self.reported: set[tuple[str, str]] = set()
         self.collected: set[str] = set()
         self.run: set[str] = set()
@@ -217,8 +227,16 @@ class Recorder:
 
     @pytest.hookimpl(optionalhook=True)
     def pytest_handlecrashitem(self, crashitem: str, report: pytest.TestReport) -> None:
-        """A worker died: the case it was running is charged, as a timeout if its time was up."""
+        """A worker died: the case it was running is charged, as a timeout if its time was up.
+
+        One that had told its verdict, and left because the device was poisoned, is not charged.
+        """
         if "[" not in crashitem:
+            return
+        told = self.latest.get(report.node)
+        if told is not None and told.nodeid == crashitem and vars(told)["poisoned"]:
+            report.when, report.outcome, report.longrepr = "setup", "passed", None
+            self.repeated = report
             return
         seconds = time.monotonic() - self.started.get(crashitem, time.monotonic())
         limit = float(self.config.getoption("timeout", None) or 0)
@@ -228,6 +246,8 @@ class Recorder:
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         crashed = report.when not in ("setup", "call", "teardown")
         self.run.add(report.nodeid)
+        if report.when == "call":
+            self.latest[getattr(report, "node", None)] = report
         if report.when == "call" or crashed:
             self.summary.add(report.user_properties)
             node, _, case = report.nodeid.partition("[")
@@ -236,6 +256,8 @@ class Recorder:
         if crashed and xml is not None:
             for name, value in report.user_properties:
                 xml.node_reporter(report).add_property(name, value)
+        elif report is self.repeated and xml is not None:  # keep the XML from opening it again
+            xml.node_reporters_ordered.remove(xml.node_reporter(report))
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_sessionfinish(self, session: pytest.Session) -> None:

@@ -230,23 +230,52 @@ def test_death_is_charged_to_its_case(
     reported(tmp_path, done)
 
 
-@needs_sim
-def test_poisoned_device_is_left(tmp_path: Path) -> None:
-    """After a fatal error every call fails in that process; a new worker takes over."""
-    plant = """
+POISON = """
 if os.environ.get("POISONED"):
     raise RuntimeError("CUDA error: an illegal memory access was encountered")
 if op == "ormqr" and args[0].shape[-1] == 3:
     os.environ["POISONED"] = "1"
     raise RuntimeError("CUDA error: an illegal memory access was encountered")
 """
-    few = ("tests/test_qr.py", "--profile", "quick", "-k", "ormqr and (/5x3/ or /1x1/) and /64/")
-    plugin = broken_device(tmp_path, plant)
-    done = run(tmp_path, *few, "--device=sim", f"--device-plugin={plugin}", "-n", "1")
+FEW = ("tests/test_qr.py", "--profile", "quick", "-k", "ormqr and (/5x3/ or /1x1/) and /64/")
+
+
+@needs_sim
+def test_poisoned_device_is_left(tmp_path: Path) -> None:
+    """After a fatal error every call fails in that process; a new worker takes over."""
+    plugin = broken_device(tmp_path, POISON)
+    done = run(tmp_path, *FEW, "--device=sim", f"--device-plugin={plugin}", "-n", "1")
     verdicts = {(Case.parse(o.case).shape, o.verdict) for o in done.outcomes}
-    assert ((5, 3), "fail") in verdicts or ((5, 3), "crash") in verdicts
-    assert {shape for shape, verdict in verdicts if verdict == "pass"} == {(1, 1)}
-    assert {shape for shape, verdict in verdicts if verdict != "pass"} == {(5, 3)}
+    assert verdicts == {((5, 3), "fail"), ((1, 1), "pass")}
+    assert len(done.outcomes) == len({o.case for o in done.outcomes})
+    reported(tmp_path, done)
+
+
+@needs_sim
+def test_poison_that_is_known_is_told_once(tmp_path: Path) -> None:
+    plugin, known = broken_device(tmp_path, POISON), tmp_path / "known.toml"
+    known.write_text(
+        '[[issue]]\nurl = "https://example.org"\nbackend = "sim"\nwhat = "wrong"\n'
+        'cases = [{ operation = "ormqr", shape = "5x3" }]\nmeasures = ["error"]\n'
+        "report_only = true\n"
+    )
+    options = ("--device=sim", f"--device-plugin={plugin}", f"--known-issues={known}")
+    done = run(tmp_path, *FEW, *options, "-n", "1")
+    assert done.status == 0, done.output
+    assert {(Case.parse(o.case).shape, o.verdict) for o in done.outcomes} == {
+        ((5, 3), "known"),
+        ((1, 1), "pass"),
+    }
+    assert len(done.outcomes) == len({o.case for o in done.outcomes})
+
+
+@needs_sim
+def test_without_workers_a_poisoned_device_ends_the_run(tmp_path: Path) -> None:
+    plugin = broken_device(tmp_path, POISON)
+    done = run(tmp_path, *FEW, "--device=sim", f"--device-plugin={plugin}", "-n", "0")
+    assert done.status == pytest.ExitCode.INTERRUPTED
+    assert "the device cannot be used after" in done.output
+    assert "promise   C is multiplied" in done.output
 
 
 @needs_sim
@@ -255,9 +284,8 @@ def test_fallback_and_refusal_are_told(tmp_path: Path) -> None:
 if op == "ormqr" and args[0].shape[-1] == 3:
     raise NotImplementedError("ormqr is not implemented for 3 columns")
 """
-    few = ("tests/test_qr.py", "--profile", "quick", "-k", "ormqr and (/5x3/ or /1x1/) and /64/")
     plugin = broken_device(tmp_path, plant)
-    done = run(tmp_path, *few, "--device=sim", f"--device-plugin={plugin}", "-n", "1")
+    done = run(tmp_path, *FEW, "--device=sim", f"--device-plugin={plugin}", "-n", "1")
     assert done.status == 0, done.output
     counts = Counter((Case.parse(o.case).shape, o.verdict) for o in done.outcomes)
     assert set(counts) == {((5, 3), "unsupported"), ((1, 1), "pass")}
