@@ -34,6 +34,8 @@ class Xla(Backend):
         return None if self.devices() else "torch_xla is not installed"
 
     def setup(self) -> None:
+        """Make the device. Code for 256 shapes is kept, not for 2048: each takes a megabyte."""
+        os.environ.setdefault("XLA_COMPILATION_CACHE_SIZE", "256")
         import torch_xla
 
         torch_xla.device()
