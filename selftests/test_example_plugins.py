@@ -41,7 +41,7 @@ def backend(folder: Path, project: dict, monkeypatch: pytest.MonkeyPatch) -> Bac
 
 
 def test_there_are_examples() -> None:
-    assert {path.parent.name for path in PLUGINS} >= {"torchax", "xla"}
+    assert {path.parent.name for path in PLUGINS} >= {"torchax", "xla", "tpu"}
 
 
 def test_the_entry_point_names_a_backend(
