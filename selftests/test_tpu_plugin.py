@@ -72,7 +72,7 @@ def test_what_it_asks_of_torch_tpu(plugin: ModuleType, monkeypatch: pytest.Monke
     before = backend.random_state()
     own.manual_seed(1)
     assert backend.random_state() != before
-    waited = []
+    waited: list[str] = []
     monkeypatch.setattr(torch.accelerator, "synchronize", waited.append)
     monkeypatch.setattr(backend, "torch_device", lambda device: device)
     backend.synchronize("tpu:0")
