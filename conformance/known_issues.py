@@ -166,9 +166,9 @@ class KnownIssues:
     ) -> list[KnownIssue]:
         """The issues that cover a case on this device, in the order of the file.
 
-        ``torch`` is ``torch.__version__``, ``chip`` the device's name, ``os`` like ``macOS 15.3``
-        or ``Linux 6.8``, ``libraries`` the device's own (``mkl 2024.2``), ``test`` the name of the
-        test function.
+        ``torch`` is ``torch.__version__``, ``os`` like ``macOS 15.3`` or ``Linux 6.8``; ``chip``,
+        ``driver`` and ``libraries`` (``mkl 2024.2``) are what the backend says of the device,
+        ``test`` is the name of the test function.
         """
         where = _Where(backend, torch, driver, chip, os, libraries)
         active = self._active.get(where)

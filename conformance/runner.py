@@ -35,7 +35,7 @@ class Known:
             backend=trial.backend.name,
             torch=torch.__version__,
             driver=facts.get("driver", ""),
-            chip=facts.get("name", ""),
+            chip=facts.get("chip", ""),
             os=self.os,
             libraries=facts.get("libraries", ""),
             test=test,

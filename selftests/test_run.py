@@ -269,6 +269,21 @@ def test_poison_that_is_known_is_told_once(tmp_path: Path) -> None:
     assert len(done.outcomes) == len({o.case for o in done.outcomes})
 
 
+def test_a_worker_that_dies_after_its_verdict_is_charged(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "dies.py").write_text(
+        "import os, time\n\n\ndef pytest_runtest_teardown(item):\n"
+        "    if '/5x3/' in item.nodeid and hasattr(item.config, 'workerinput'):\n"
+        "        time.sleep(0.5)\n        os._exit(1)\n"
+    )
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    done = run(tmp_path, *FEW, "-p", "dies", "--device=cpu", "-n", "1")
+    assert done.status == 1
+    crashed = {Case.parse(o.case).shape for o in done.outcomes if o.verdict == "crash"}
+    assert crashed == {(5, 3)}
+
+
 @needs_sim
 def test_without_workers_a_poisoned_device_ends_the_run(tmp_path: Path) -> None:
     plugin = broken_device(tmp_path, POISON)

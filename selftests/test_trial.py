@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import platform
 from pathlib import Path
 
 import numpy as np
@@ -142,6 +143,14 @@ def test_what_is_known_is_told_in_a_line(session: Session, tmp_path: Path) -> No
     outcome = perform(test, session.trial(Case.parse(CASE)), known(tmp_path, 'what = "wrong"'))
     assert outcome.verdict == "known"
     assert outcome.reason.endswith("RuntimeError: lowering failed")
+
+
+def test_an_issue_of_a_chip_is_known_on_that_chip_only(session: Session, tmp_path: Path) -> None:
+    case = Case.parse(CASE)
+    here = known(tmp_path, f'what = "wrong"\nchip = "{platform.machine()}"')
+    assert perform(fails, session.trial(case), here).verdict == "known"
+    elsewhere = known(tmp_path, 'what = "wrong"\nchip = "H100"')
+    assert perform(fails, session.trial(case), elsewhere).verdict == "fail"
 
 
 def test_known_crash_is_not_run(session: Session, tmp_path: Path) -> None:
